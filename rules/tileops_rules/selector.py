@@ -1,0 +1,542 @@
+"""Selection among candidates: drop what cannot run, then what refuses.
+
+Of the rest, the one no other is preferred over.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from tileops_rules import dispatching
+from tileops_rules.asking import asked_of
+from tileops_rules.domain import Domain, domain_of
+from tileops_rules.errors import AmbiguousDispatch, NoImplementation, NotLifted, RefusalError, SelectorError
+from tileops_rules.explaining import Entry, Explanation, all_reasons
+from tileops_rules.expr import conjunction
+from tileops_rules.lifting import lift
+from tileops_rules.rule import Predicate, Rule
+from tileops_rules.shapes import DeviceShape, Outside, device_type
+
+__all__ = ["Candidate", "Entry", "Explanation", "Selector", "written_in"]
+
+_SNAKE_CASE: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+REPLAYS_AT_CONSTRUCTION: Final = 64
+"""Calls on which each rule is compared with its original before it is used."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One of the implementations among which a selector chooses.
+
+    Attributes:
+        key: Its name, in snake_case.
+        refusal: A function of the call: None where it serves it, else the reason.
+        general: It stands below every other candidate; at most one does.
+        preferred_over: Keys it wins over where both serve; transitive.
+        devices: Device types it runs on, where the call has a ``device``.
+        supported_archs: CUDA architectures it runs on; None for all.
+        implementation: The class it was read from, for places and messages.
+    """
+
+    key: str
+    refusal: Callable[[Any], Any]
+    general: bool = False
+    preferred_over: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset({"cuda"})
+    supported_archs: tuple[int, ...] | None = None
+    implementation: type | None = None
+
+    def __init__(
+        self,
+        key: str,
+        refusal: Callable[[Any], Any],
+        *,
+        general: bool = False,
+        preferred_over: Iterable[str] = frozenset(),
+        devices: Iterable[str] = frozenset({"cuda"}),
+        supported_archs: Iterable[int] | None = None,
+        implementation: type | None = None,
+    ) -> None:
+        values = {
+            "key": key,
+            "refusal": refusal,
+            "general": bool(general),
+            "preferred_over": frozenset(preferred_over),
+            "devices": frozenset(devices),
+            "supported_archs": None if supported_archs is None else tuple(sorted(set(supported_archs))),
+            "implementation": implementation,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and line of the function that states its calls."""
+        code = getattr(getattr(self.refusal, "__func__", self.refusal), "__code__", None)
+        return (code.co_filename, code.co_firstlineno) if code is not None else ("<unknown>", 0)
+
+    def cannot_run(self, call: Any) -> str | None:
+        """Why it cannot run on the call's device, or None."""
+        has_device = hasattr(call, "device")
+        kind = device_type(call.device) if has_device else "cuda"
+        if has_device and kind not in self.devices:
+            return f"runs on {', '.join(sorted(self.devices))}, not on {kind}"
+        if kind == "cuda" and self.supported_archs is not None and call.arch not in self.supported_archs:
+            return f"supports sm_{', sm_'.join(map(str, self.supported_archs))}, not sm_{call.arch}"
+        return None
+
+
+def written_in(implementation: type | None, member: str) -> str:
+    """``, as <class> states`` where a member's value was written in a base class, else nothing."""
+    for owner in implementation.__mro__ if implementation is not None else ():
+        if member in owner.__dict__:
+            return "" if owner is implementation else f" ({member} is written in its base class {owner.__name__})"
+    return ""
+
+
+class Selector:
+    """Chooses among candidates for calls of one class.
+
+    Attributes:
+        spec: The class of the calls.
+        candidates: Sorted by key; order decides nothing.
+        op: Name of the op it stands for, may be empty.
+        interface: Name of the interface there, may be empty.
+        domain: What the fields range over.
+        wins_over: For each key the keys it wins over, transitively, the general one included.
+    """
+
+    def __init__(
+        self,
+        spec: type,
+        candidates: Iterable[Candidate],
+        *,
+        op: str = "",
+        interface: str = "",
+        resolve: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """A selector by hand.
+
+        Args:
+            spec: A frozen dataclass; its ``invalid(self)``, where it has one, limits every question.
+            candidates: The candidates, in any order.
+            op: A name for reports.
+            interface: A name for reports.
+            resolve: Fills in the device facts of a call before it is asked about.
+
+        Raises:
+            SelectorError: a key is not in snake_case or stands twice, preferences name no sibling or form a cycle, or
+                there are two general candidates.
+            TypeError: *spec* is no dataclass, or a candidate lists archs and *spec* has no field ``arch``.
+        """
+        self.spec = spec
+        self.candidates = tuple(sorted(candidates, key=lambda c: c.key))
+        self.op = op
+        self.interface = interface
+        self._resolve = resolve
+        self._lock = threading.RLock()
+        self._lifted: tuple[dict[str, Rule], dict[str, NotLifted]] | None = None
+        self._winners: dict[int, int] = {}
+        self.wins_over = _checked(self)
+        devices = frozenset().union(*(c.devices for c in self.candidates)) or frozenset({"cuda"})
+        archs = frozenset(a for c in self.candidates for a in c.supported_archs or ())
+        self.domain: Domain = domain_of(spec, devices, archs)
+        if archs and "arch" not in self.domain.fields:
+            raise TypeError(
+                f"{spec.__name__} has no field arch, which supported_archs of a candidate speaks of: add arch: int"
+            )
+        self.mask: Callable[[Any], int] = self._first_mask
+
+    @classmethod
+    def of(cls, op: Any, interface: str) -> Selector:
+        """The selector of an interface of an op class, or of anything with its members.
+
+        Args:
+            op: Has ``kernel_types`` (key to implementation class) and ``interfaces`` (name to interface class, whose
+                ``request`` is the call's class).
+            interface: A name in ``interfaces``.
+
+        Raises:
+            KeyError: the op has no such interface.
+            SelectorError: as for the constructor.
+        """
+        owner = op if isinstance(op, type) else type(op)
+        kinds: Mapping[str, type] = op.kernel_types
+        if interface not in op.interfaces:
+            raise KeyError(f"{owner.__name__} has no interface {interface!r}: it has {', '.join(op.interfaces)}")
+        face = op.interfaces[interface]
+        mine = {key: kind for key, kind in kinds.items() if issubclass(kind, face)}
+        related = {
+            key: {
+                k
+                for other in op.interfaces.values()
+                if issubclass(kind, other)
+                for k in kinds
+                if issubclass(kinds[k], other)
+            }
+            for key, kind in mine.items()
+        }
+        candidates = []
+        for key, kind in mine.items():
+            preferred = frozenset(getattr(kind, "preferred_over", frozenset()))
+            candidates.append(
+                Candidate(
+                    key,
+                    getattr(kind, "refusal", _serves_all),
+                    general=getattr(kind, "general", False),
+                    preferred_over=frozenset(p for p in preferred if p in mine or p not in related[key]),
+                    devices=getattr(kind, "devices", frozenset({"cuda"})),
+                    supported_archs=getattr(kind, "supported_archs", None),
+                    implementation=kind,
+                )
+            )
+        return cls(
+            face.request,
+            candidates,
+            op=owner.__name__,
+            interface=interface,
+            resolve=getattr(op, "resolve", None),
+        )
+
+    # ------------------------------------------------------------------------------------------------ lifted, once
+
+    def _lift_all(self) -> tuple[dict[str, Rule], dict[str, NotLifted]]:
+        with self._lock:
+            if self._lifted is None:
+                rules: dict[str, Rule] = {}
+                failed: dict[str, NotLifted] = {}
+                for candidate in self.candidates:
+                    try:
+                        rule = lift(candidate.refusal, self.spec, domain=self.domain)
+                        rules[candidate.key] = rule.replayed(REPLAYS_AT_CONSTRUCTION)
+                    except NotLifted as error:
+                        failed[candidate.key] = error
+                self._lifted = (rules, failed)
+            return self._lifted
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """The rules that were lifted, by key."""
+        return self._lift_all()[0]
+
+    @property
+    def not_lifted(self) -> dict[str, NotLifted]:
+        """Why the others were not, by key."""
+        return self._lift_all()[1]
+
+    @cached_property
+    def _validity(self) -> tuple[dict[str, Rule], dict[str, NotLifted]]:
+        rules: dict[str, Rule] = {}
+        failed: dict[str, NotLifted] = {}
+        for name in ("invalid", "__post_init__"):
+            function = getattr(self.spec, name, None)
+            if function is not None:
+                try:
+                    rules[name] = lift(function, self.spec, domain=self.domain).replayed(REPLAYS_AT_CONSTRUCTION)
+                except NotLifted as error:
+                    failed[name] = error
+        return rules, failed
+
+    @property
+    def invalid(self) -> Rule | None:
+        """The call class's own ``invalid``, lifted; None where it has none or it was not lifted."""
+        return self._validity[0].get("invalid")
+
+    @property
+    def invalid_not_lifted(self) -> NotLifted | None:
+        """Why ``invalid`` was not lifted, where it was not."""
+        return self._validity[1].get("invalid")
+
+    @cached_property
+    def valid(self) -> Predicate:
+        """The calls that can be.
+
+        Device facts as the device has them, ``invalid`` silent, ``__post_init__`` content.
+        """
+        parts = [self.domain.links]
+        rules, _ = self._validity
+        if "invalid" in rules:
+            parts.append(rules["invalid"].serves.expr)
+        if "__post_init__" in rules:
+            parts.append((~rules["__post_init__"].raises).expr)
+        return Predicate(self.domain, conjunction(parts))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The candidates' keys, sorted."""
+        return tuple(c.key for c in self.candidates)
+
+    def candidate(self, key: str) -> Candidate:
+        """The candidate of that key.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for candidate in self.candidates:
+            if candidate.key == key:
+                return candidate
+        raise KeyError(f"no implementation has the key {key!r}: there are {', '.join(self.keys)}")
+
+    def place(self, key: str) -> str:
+        """``file:line`` of the function that states an implementation's calls."""
+        file, line = self.candidate(key).place
+        return f"{file}:{line}"
+
+    def available(self, key: str) -> Predicate:
+        """The calls on whose device an implementation can run."""
+        candidate = self.candidate(key)
+        everything = Predicate(self.domain, conjunction([]))
+        device = self.domain.fields.get("device")
+        on_device = everything
+        archs = everything
+        if isinstance(device, DeviceShape):
+            on_device = asked_of(self.domain, device).type.isin(candidate.devices)
+        if candidate.supported_archs is not None:
+            archs = asked_of(self.domain, self.domain.fields["arch"]).isin(candidate.supported_archs)
+            if isinstance(device, DeviceShape):
+                archs = ~asked_of(self.domain, device).type.isin(["cuda"]) | archs
+        return on_device & archs
+
+    def claims(self, key: str) -> Predicate | None:
+        """The calls that an implementation can run and serves; None where its rule was not lifted."""
+        rule = self.rules.get(key)
+        return None if rule is None else self.available(key) & rule.serves
+
+    # ------------------------------------------------------------------------------------------------------ one call
+
+    def _first_mask(self, call: Any) -> int:
+        with self._lock:
+            self.compile()
+        return self.mask(call)
+
+    def compile(self) -> None:
+        """Lift and compile now rather than at the first call."""
+        with self._lock:
+            if self.mask == self._first_mask:
+                self.mask = dispatching.mask_function(self)
+
+    def plain_mask(self, call: Any) -> int:
+        """As ``mask``, by the original methods: for calls outside an assumed domain.
+
+        Raises:
+            OutsideDomain: a declared domain is broken.
+            InvalidCall: ``invalid`` gives a reason.
+            RefusalError: a refusal raised.
+        """
+        dispatching.enforce_declared(self.domain, call)
+        dispatching.check_valid(self.spec, call)
+        return sum(
+            1 << i
+            for i, c in enumerate(self.candidates)
+            if c.cannot_run(call) is None and self.refused(c, call) is None
+        )
+
+    @staticmethod
+    def refused(candidate: Candidate, call: Any) -> Any:
+        """What the original refusal gives.
+
+        Raises:
+            RefusalError: it raised; the original is chained.
+        """
+        try:
+            return candidate.refusal(call)
+        except Exception as error:
+            raise RefusalError(candidate.key, call, error) from error
+
+    def winner(self, mask: int) -> int:
+        """Index of the candidate that wins where those of *mask* serve.
+
+        -1 where none serves, -2 where several tie.
+        """
+        found = self._winners.get(mask)
+        if found is None:
+            tied = self.undefeated(mask)
+            found = self._winners[mask] = tied[0] if len(tied) == 1 else -2 if tied else -1
+        return found
+
+    def undefeated(self, mask: int) -> tuple[int, ...]:
+        """Indices of the serving candidates over which no other serving one is preferred."""
+        serving = [i for i in range(len(self.candidates)) if mask >> i & 1]
+        beaten = {k for i in serving for k in self.wins_over[self.candidates[i].key]}
+        return tuple(i for i in serving if self.candidates[i].key not in beaten)
+
+    def pick(self, call: Any) -> int:
+        """Index of the candidate that runs for a call whose device facts are filled in.
+
+        Raises:
+            NoImplementation: none serves it; with the explanation.
+            AmbiguousDispatch: several serve it and none is preferred (only where no proof was possible).
+            OutsideDomain, InvalidCall, RefusalError: as for ``mask``.
+        """
+        mask = self.mask(call)
+        index = self._winners.get(mask)
+        if index is None:
+            index = self.winner(mask)
+        if index >= 0:
+            return index
+        if index == -1:
+            raise NoImplementation(call, self._explained(call))
+        raise AmbiguousDispatch(call, tuple(self.candidates[i].key for i in self.undefeated(mask)))
+
+    def resolved(self, call: Any) -> Any:
+        """The call with its device facts filled in, where the op knows how.
+
+        Raises:
+            TypeError: it is not of this selector's class.
+        """
+        if not isinstance(call, self.spec):
+            raise TypeError(f"this selector takes a {self.spec.__name__} call spec, not a {type(call).__name__}")
+        return call if self._resolve is None else self._resolve(call)
+
+    def select(self, call: Any) -> str:
+        """The key that runs for a call.
+
+        Raises:
+            TypeError: it is not of this selector's class.
+            NoImplementation, AmbiguousDispatch, OutsideDomain, InvalidCall, RefusalError: as for ``pick``.
+        """
+        return self.candidates[self.pick(self.resolved(call))].key
+
+    def explain(self, call: Any) -> Explanation:
+        """The winner, and what every candidate said.
+
+        Raises:
+            TypeError: *call* is not of this selector's class.
+            OutsideDomain, InvalidCall: the call itself cannot be.
+        """
+        call = self.resolved(call)
+        dispatching.enforce_declared(self.domain, call)
+        dispatching.check_valid(self.spec, call)
+        return self._explained(call)
+
+    def _explained(self, call: Any) -> Explanation:
+        said: dict[str, tuple[str, tuple[str, ...]]] = {}
+        mask = 0
+        for i, candidate in enumerate(self.candidates):
+            said[candidate.key] = status = self._said(candidate, call)
+            if status[0] == "serves":
+                mask |= 1 << i
+        tied = [self.candidates[i].key for i in self.undefeated(mask)]
+        winner = tied[0] if len(tied) == 1 else None
+        entries = []
+        for candidate in self.candidates:
+            word, reasons = said[candidate.key]
+            loses_to: str | None = None
+            if word == "serves":
+                if candidate.key == winner:
+                    word = "chosen"
+                elif candidate.key in tied:
+                    word, loses_to = "ties", next(k for k in tied if k != candidate.key)
+                else:
+                    word, loses_to = "loses", self._beater(candidate.key, mask, winner)
+            entries.append(Entry(candidate.key, word, reasons, loses_to, candidate.general))
+        return Explanation(winner, tuple(entries))
+
+    def _beater(self, key: str, mask: int, winner: str | None) -> str:
+        if winner is not None and key in self.wins_over[winner]:
+            return winner
+        return next(c.key for i, c in enumerate(self.candidates) if mask >> i & 1 and key in self.wins_over[c.key])
+
+    def _said(self, candidate: Candidate, call: Any) -> tuple[str, tuple[str, ...]]:
+        reason = candidate.cannot_run(call)
+        if reason is not None:
+            return "cannot run", (reason,)
+        try:
+            answer = candidate.refusal(call)
+        except Exception as error:  # noqa: BLE001 - shown as what the implementation said
+            return "raises", (f"{type(error).__name__}: {error}",)
+        if answer is None:
+            return "serves", ()
+        rule = self.rules.get(candidate.key)
+        if rule is not None:
+            try:
+                more = all_reasons(rule.tree, call, self.domain.read(call))
+                return "refuses", tuple(dict.fromkeys((str(answer), *more)))
+            except Outside:
+                return "refuses", (str(answer),)
+        return "refuses", (str(answer),)
+
+    def __repr__(self) -> str:
+        return f"<Selector of {self.op or self.spec.__name__}: {', '.join(self.keys)}>"
+
+
+def _serves_all(call: Any) -> None:
+    return None
+
+
+def _checked(selector: Selector) -> dict[str, frozenset[str]]:
+    """The transitive closure of the preferences, after the checks that need no proof."""
+    candidates = selector.candidates
+    name = f"{selector.op}.{selector.interface}" if selector.op else selector.spec.__name__
+    keys = [c.key for c in candidates]
+    for candidate in candidates:
+        if not _SNAKE_CASE.fullmatch(candidate.key):
+            raise SelectorError(
+                "key", (candidate.key,), f"{name}: the key {candidate.key!r} is not snake_case: write a_b_c"
+            )
+        if keys.count(candidate.key) > 1:
+            raise SelectorError(
+                "key", (candidate.key,), f"{name}: the key {candidate.key!r} stands twice: give each its own"
+            )
+    general = [c for c in candidates if c.general]
+    if len(general) > 1:
+        notes = "".join(written_in(c.implementation, "general") for c in general)
+        shown = ", ".join(c.key for c in general)
+        raise SelectorError(
+            "general",
+            tuple(c.key for c in general),
+            f"{name} has more than one general implementation: {shown}{notes}; write general = False in all but one",
+        )
+    for c in candidates:
+        note = written_in(c.implementation, "preferred_over")
+        if c.key in c.preferred_over:
+            raise SelectorError(
+                "preference", (c.key,), f"{name}: {c.key} prefers itself{note}; remove it from preferred_over"
+            )
+        if c.general and c.preferred_over:
+            below = ", ".join(sorted(c.preferred_over))
+            raise SelectorError(
+                "preference",
+                (c.key, *sorted(c.preferred_over)),
+                f"{name}: the general implementation prefers {below}: {c.key} stands below every other{note}; "
+                f"remove preferred_over, or general",
+            )
+        for other in sorted(c.preferred_over):
+            if other not in keys:
+                raise SelectorError(
+                    "preference",
+                    (c.key, other),
+                    f"{name}: {c.key} prefers {other}, which is no sibling{note}; its siblings are "
+                    f"{', '.join(k for k in keys if k != c.key) or 'none'}",
+                )
+    closure = _closure({c.key: c.preferred_over for c in candidates})
+    cycle = sorted(k for k, below in closure.items() if k in below)
+    if cycle:
+        around = ", ".join(k for k in cycle if cycle[0] in closure[k])
+        raise SelectorError(
+            "cycle",
+            tuple(cycle),
+            f"{name}: preferences form a cycle through {around}: remove one of their preferred_over entries",
+        )
+    last = frozenset(c.key for c in general)
+    return {key: below | (last - {key}) for key, below in closure.items()}
+
+
+def _closure(direct: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for start in direct:
+        reached: set[str] = set()
+        waiting = list(direct[start])
+        while waiting:
+            key = waiting.pop()
+            if key not in reached:
+                reached.add(key)
+                waiting.extend(direct[key])
+        found[start] = frozenset(reached)
+    return found
