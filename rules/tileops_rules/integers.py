@@ -89,7 +89,7 @@ class IntSymbol(StandIn):
         return self if low else -self
 
     def _divided(self, left: Expr, right: Expr, combine: Any, name: str) -> Any:
-        if self._asks.ask(E.equals, right, 0):
+        if right.data == 0 if right.kind == "const" else self._asks.ask(E.equals, right, 0):
             raise ZeroDivisionError(name)
         return self._made(self._asks.quietly(combine, left, right))
 

@@ -189,6 +189,7 @@ class Explorer:
         self._picked: dict[Path, Any] = {}
         self._asked = 0
         self._looked_at: set[Any] = set()
+        self._made: dict[tuple[Callable[..., Expr], tuple[Any, ...]], Expr] = {}
         self._integers: dict[Path, IntSymbol] = {}
         self._alone = {p: s.values[0] for p, s in domain.slots.items() if s.sort == "finite" and len(s.values) == 1}
         self._linked = frozenset(paths_of(domain.links))
@@ -335,7 +336,7 @@ class Explorer:
         """The answer to the question ``make(*args)``."""
         self._watch.pause()
         try:
-            return self._decide(make(*args))
+            return self._decide(self._make(make, args))
         finally:
             self._resume()
 
@@ -343,9 +344,15 @@ class Explorer:
         """``make(*args)``, an expression, unwatched: it is this package's own work."""
         self._watch.pause()
         try:
-            return make(*args)
+            return self._make(make, args)
         finally:
             self._resume()
+
+    def _make(self, make: Callable[..., Expr], args: tuple[Any, ...]) -> Expr:
+        found = self._made.get((make, args))
+        if found is None:
+            found = self._made[make, args] = make(*args)
+        return found
 
     def _decide(self, question: Expr) -> bool:
         kind = question.kind

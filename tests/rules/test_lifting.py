@@ -470,10 +470,10 @@ def test_over_the_path_budget_is_said_with_the_count() -> None:
         ones = sum(1 for bit in range(20) if (call.n >> bit) % 2)
         return None if ones > 3 else "few"
 
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(NotLifted, match="20000 paths"):
         lift(refusal, Call)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     with pytest.raises(NotLifted, match="100 paths"):
         lift(refusal, Call, budget=100)
 
