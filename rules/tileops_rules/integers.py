@@ -44,12 +44,9 @@ class IntSymbol(StandIn):
             return Fill("expr", slot_text(self._expr.data), (self._expr,), (), conversion, spec)
         return Fill("expr", str(self._expr), (self._expr,), (), conversion, spec)
 
-    def _made(self, expr: Expr) -> Any:
-        return expr.data if expr.kind == "const" else IntSymbol(self._asks, expr)
-
-    # arithmetic
-
     def _binary(self, other: Any, combine: Any, *, swap: bool = False) -> Any:
+        if type(other) is int:
+            return self._asks.combined(combine, self._expr, other, swap)
         right = _expr_of(other)
         if right is None:
             if isinstance(other, float):
@@ -57,7 +54,7 @@ class IntSymbol(StandIn):
                     f"{self._name()} is mixed with the float {other!r}: floats have no symbolic arithmetic"
                 )
             return NotImplemented
-        return self._made(self._asks.quietly(combine, *((right, self._expr) if swap else (self._expr, right))))
+        return self._asks.combined(combine, self._expr, right, swap)
 
     def __add__(self, other: Any) -> Any:
         return self._binary(other, E.add)
@@ -76,22 +73,16 @@ class IntSymbol(StandIn):
     __rmul__ = __mul__
 
     def __neg__(self) -> Any:
-        return self._made(E.scale(self._expr, -1))
+        return self._asks.combined(E.subtract, self._expr, 0, True)
 
     def __pos__(self) -> Any:
         return self
 
     def __invert__(self) -> Any:
-        return self._made(E.subtract(E.constant(-1), self._expr))
+        return self._asks.combined(E.subtract, self._expr, -1, True)
 
     def __abs__(self) -> Any:
-        low = self._asks.decide(E.negation(E.at_most(self._expr, -1)))
-        return self if low else -self
-
-    def _divided(self, left: Expr, right: Expr, combine: Any, name: str) -> Any:
-        if right.data == 0 if right.kind == "const" else self._asks.ask(E.equals, right, 0):
-            raise ZeroDivisionError(name)
-        return self._made(self._asks.quietly(combine, left, right))
+        return self if self._asks.ask(against_constant, self._expr, ">=", 0) else -self
 
     def __floordiv__(self, other: Any) -> Any:
         return self._division(other, E.floordiv, "integer division or modulo by zero", swap=False)
@@ -106,11 +97,13 @@ class IntSymbol(StandIn):
         return self._division(other, E.mod, "integer modulo by zero", swap=True)
 
     def _division(self, other: Any, combine: Any, name: str, *, swap: bool) -> Any:
-        right = _expr_of(other)
+        right = other if type(other) is int else _expr_of(other)
         if right is None:
             return self._binary(other, combine)
-        left, right = (right, self._expr) if swap else (self._expr, right)
-        return self._divided(left, right, combine, name)
+        divisor = self._expr if swap else right
+        if divisor == 0 if isinstance(divisor, int) else self._asks.ask(E.equals, divisor, 0):
+            raise ZeroDivisionError(name)
+        return self._asks.combined(combine, self._expr, right, swap)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -140,10 +133,10 @@ class IntSymbol(StandIn):
             self._asks.refuse(
                 f"{self._name()} is raised to {exponent}: only constant powers 0 to {_LARGEST_POWER} lift"
             )
-        power = E.constant(1)
+        power: Any = 1
         for _ in range(exponent):
-            power = E.multiply(power, self._expr)
-        return self._made(power)
+            power = power * self
+        return power
 
     def __lshift__(self, other: Any) -> Any:
         return self * (1 << self._shift(other))
@@ -166,7 +159,7 @@ class IntSymbol(StandIn):
     __rand__ = __and__
 
     def bit_length(self) -> Any:
-        return self._made(E.bit_length(self._expr))
+        return self._asks.combined(_bit_length, self._expr, 0, False)
 
     def conjugate(self) -> Any:
         return self
@@ -217,7 +210,7 @@ class IntSymbol(StandIn):
         return equal if equal is NotImplemented else not equal
 
     def __bool__(self) -> bool:
-        return not self._asks.decide(E.equals(self._expr, 0))
+        return not self._asks.ask(E.equals, self._expr, 0)
 
     def __index__(self) -> int:
         values = self._asks.remaining(self._expr) if _is_subscript(sys._getframe(1)) else None
@@ -272,6 +265,10 @@ def _is_subscript(frame: Any) -> bool:
         found = dis.opname[code[frame.f_lasti]] in ("BINARY_SUBSCR", "BINARY_OP") if frame.f_lasti >= 0 else False
         _subscripts[key] = found
     return found
+
+
+def _bit_length(expr: Expr, _unused: Expr) -> Expr:
+    return E.bit_length(expr)
 
 
 def against_constant(expr: Expr, operator: str, value: int) -> Expr:

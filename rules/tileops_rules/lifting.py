@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 from tileops_rules.domain import Domain, domain_of
 from tileops_rules.errors import NotLifted
 from tileops_rules.evaluating import evaluate
-from tileops_rules.expr import Expr, Path, integer, paths_of
+from tileops_rules.expr import Expr, Path, constant, integer, paths_of
 from tileops_rules.facts import Facts
 from tileops_rules.integers import IntSymbol
 from tileops_rules.outcome import Fill, Outcome, Template, Unrepeatable, raised, returned
@@ -189,7 +189,8 @@ class Explorer:
         self._picked: dict[Path, Any] = {}
         self._asked = 0
         self._looked_at: set[Any] = set()
-        self._made: dict[tuple[Callable[..., Expr], tuple[Any, ...]], Expr] = {}
+        self._questions: dict[tuple[Callable[..., Expr], tuple[Any, ...]], Expr] = {}
+        self._combined: dict[tuple[Any, ...], Any] = {}
         self._integers: dict[Path, IntSymbol] = {}
         self._alone = {p: s.values[0] for p, s in domain.slots.items() if s.sort == "finite" and len(s.values) == 1}
         self._linked = frozenset(paths_of(domain.links))
@@ -334,24 +335,35 @@ class Explorer:
 
     def ask(self, make: Callable[..., Expr], *args: Any) -> bool:
         """The answer to the question ``make(*args)``."""
+        key = (make, args)
+        question = self._questions.get(key)
+        if question is not None and self._cursor < len(self._trace):
+            before, answer = self._trace[self._cursor]
+            if before is question:
+                self._cursor += 1
+                self._resume()
+                return bool(answer)
         self._watch.pause()
         try:
-            return self._decide(self._make(make, args))
+            if question is None:
+                question = self._questions[key] = make(*args)
+            return self._decide(question)
         finally:
             self._resume()
 
-    def quietly(self, make: Callable[..., Expr], *args: Any) -> Expr:
-        """``make(*args)``, an expression, unwatched: it is this package's own work."""
-        self._watch.pause()
-        try:
-            return self._make(make, args)
-        finally:
-            self._resume()
-
-    def _make(self, make: Callable[..., Expr], args: tuple[Any, ...]) -> Expr:
-        found = self._made.get((make, args))
+    def combined(self, combine: Callable[[Expr, Expr], Expr], left: Expr, right: Expr | int, swap: bool) -> Any:
+        """The stand-in, or the number, of ``combine(left, right)``; made once."""
+        key = (combine, left, right, swap)
+        found = self._combined.get(key)
         if found is None:
-            found = self._made[make, args] = make(*args)
+            self._watch.pause()
+            try:
+                other = right if isinstance(right, Expr) else constant(right)
+                made = combine(other, left) if swap else combine(left, other)
+                found = made.data if made.kind == "const" else IntSymbol(self, made)
+                self._combined[key] = found
+            finally:
+                self._resume()
         return found
 
     def _decide(self, question: Expr) -> bool:

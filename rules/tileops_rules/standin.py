@@ -23,8 +23,8 @@ class Asks(Protocol):
     def ask(self, make: Any, *args: Any) -> bool:
         """The answer to the question ``make(*args)``."""
 
-    def quietly(self, make: Any, *args: Any) -> Any:
-        """``make(*args)``, an expression."""
+    def combined(self, combine: Any, left: Expr, right: Expr | int, swap: bool) -> Any:
+        """The stand-in, or the number, of ``combine(left, right)``, the other way round where *swap* says so."""
 
     def pick(self, slot: Slot) -> Any:
         """The value of a finite slot on this path."""
