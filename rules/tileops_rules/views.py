@@ -109,10 +109,16 @@ class _DictView(_Table):
         return type(self._real)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._real[self._pinned(key)]
+        return self._views.inner(self._real[self._pinned(key)])
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return self._real.get(self._pinned(key), default)
+        return self._views.inner(self._real.get(self._pinned(key), default))
+
+    def values(self) -> list[Any]:
+        return [self._views.inner(value) for value in self._real.values()]
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return [(key, self._views.inner(value)) for key, value in self._real.items()]
 
     def _pinned(self, key: Any) -> Any:
         """*key* with its stand-ins forked over the few values that they may still have."""
@@ -180,6 +186,17 @@ class ClassView:
     def __iter__(self) -> Iterator[Any]:
         found: Iterator[Any] = iter(self._real)
         return found
+
+
+class _ModuleView:
+    """A module of the rule's own package: what is found in it is a view."""
+
+    def __init__(self, views: Views, real: types.ModuleType) -> None:
+        self._views = views
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return self._views.value(getattr(self._real, name), f"{self._real.__name__}.{name}")
 
 
 class _SuperView:
@@ -253,17 +270,24 @@ class Views:
         if isinstance(real, functools._lru_cache_wrapper) and isinstance(real.__wrapped__, types.FunctionType):
             return self.value(real.__wrapped__, label)
         if isinstance(real, types.ModuleType):
-            return real
+            return _ModuleView(self, real) if package_of(real.__name__) in self.own else real
         if isinstance(real, type):
             return ClassView(self, real) if as_class else real
         if not callable(real):
             self.reads[label] = real
+        return self.inner(real)
+
+    def inner(self, real: Any) -> Any:
+        """The view of a value found inside another: of sets and dicts, and of tuples and lists of them."""
         if isinstance(real, set | frozenset | dict | types.MappingProxyType):
             found = self._tables.get(id(real))
             if found is None:
                 kind = _SetView if isinstance(real, set | frozenset) else _DictView
                 found = self._tables[id(real)] = kind(self, real)
             return found
+        if type(real) in (tuple, list):
+            parts = [self.inner(part) for part in real]
+            return real if all(a is b for a, b in zip(parts, real, strict=True)) else type(real)(parts)
         return real
 
     def function(self, real: types.FunctionType) -> types.FunctionType:

@@ -69,6 +69,16 @@ def helper(call: Call) -> bool:
     return call.n % 8 == 0 and call.m in ALLOWED
 
 
+WIDTHS = {"f16": {64, 128}, "bf16": frozenset({64}), "f32": ()}
+GROUPS = (({1, 2, 3}, "few"), ({16, 32}, "many"))
+
+
+def tables_in_tables(call: Call) -> str | None:
+    if call.n in WIDTHS[call.dtype]:
+        return next((name for sizes, name in GROUPS if call.m in sizes), None)
+    return "width" if call.n in range(5, 9) else f"{type(call.n) is int} {isinstance(call.m, int)}"
+
+
 class Base:
     LIMIT = 4096
     HEADS = {(32, 4), (32, 8)}
@@ -225,6 +235,7 @@ exec("def made(call):\n    return None if call.n in {1, 2, 3} else 'no'\n", EXEC
 
 LIFTED = [
     helper,
+    tables_in_tables,
     Base.refusal,
     Derived.refusal,
     Derived.band_for,

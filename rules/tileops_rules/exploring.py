@@ -1,0 +1,421 @@
+"""Runs a function on a symbolic call, once for each path, and grows its decision tree."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, Final, NoReturn
+
+from tileops_rules.domain import Domain
+from tileops_rules.errors import NotLifted
+from tileops_rules.evaluating import evaluate
+from tileops_rules.expr import Expr, Path, constant, integer, paths_of
+from tileops_rules.facts import Facts
+from tileops_rules.integers import IntSymbol
+from tileops_rules.outcome import Fill, Outcome, Template, Unrepeatable, raised, returned
+from tileops_rules.shapes import IntShape, RecordShape, Shape, Slot
+from tileops_rules.standin import TABLE_LIMIT, StandIn
+from tileops_rules.symbolic_call import GivenUp, SymbolicCall
+from tileops_rules.symbols import symbol_of, symbols_in
+from tileops_rules.tree import Growing, Tree, frozen
+from tileops_rules.views import Views
+from tileops_rules.watch import Watch
+
+__all__ = ["PATH_BUDGET", "Explorer"]
+
+PATH_BUDGET: Final = 20_000
+"""Most paths of one rule. A rule of a dozen conditions has a few dozen; 20,000 short ones take a second or two."""
+
+_QUESTIONS_A_PATH: Final = 600
+_QUESTIONS_IN_ALL: Final = 400_000
+
+_STAND_INS: Final = (
+    "IntSymbol",
+    "FloatSymbol",
+    "StrSymbol",
+    "RatioSymbol",
+    "DeviceSymbol",
+    "SymbolicCall",
+    "ClassView",
+)
+
+_HERE: Final = str(FilePath(__file__).parent)
+
+
+@dataclass
+class _Step:
+    """A fork on the way to where exploring is now.
+
+    Attributes:
+        node: The node that forks.
+        choice: Index of the branch that is taken.
+        traced: Number of answers given before it.
+        facts: What was known before it.
+        picked: Values of finite slots before it.
+    """
+
+    node: Growing
+    choice: int
+    traced: int
+    facts: Facts
+    picked: dict[Path, Any]
+
+
+class Mark(str):
+    """The text of a field: it can be put into a reason and formatted, but not looked at."""
+
+    explorer: Explorer
+    fill: Fill
+
+    def __format__(self, spec: str) -> str:
+        return str.__str__(self.explorer.mark(dataclasses.replace(self.fill, spec=spec))) if spec else str.__str__(self)
+
+    def __look(self, *_args: object) -> NoReturn:
+        self.explorer.refuse(f"the text of {self.fill.text} is looked at: compare the field itself")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __len__ = __getitem__ = __iter__ = __contains__ = __look
+
+    def __hash__(self) -> int:
+        self.__look()
+
+
+class Explorer:
+    """Runs a function once for each path and grows its tree.
+
+    A run first repeats the answers that led to the last fork, unwatched and without asking anything, since the
+    run before it
+    did the same; from there on every answer is new.
+    """
+
+    def __init__(self, domain: Domain, own: frozenset[str], budget: int) -> None:
+        self.domain = domain
+        self.views = Views(self, own)
+        self.budget = budget
+        self.refusal: tuple[str, int, str] | None = None
+        self._watch = Watch(own, self._give_up_at)
+        self._fills: dict[Fill, int] = {}
+        self._marks: list[Fill] = []
+        self._root = Growing()
+        self._here = self._root
+        self._steps: list[_Step] = []
+        self._trace: list[tuple[Any, Any]] = []
+        self._cursor = 0
+        self._facts = Facts(domain.slots)
+        self._picked: dict[Path, Any] = {}
+        self._asked = 0
+        self._looked_at: set[Any] = set()
+        self._questions: dict[tuple[Callable[..., Expr], tuple[Any, ...]], Expr] = {}
+        self._combined: dict[tuple[Any, ...], Any] = {}
+        self._integers: dict[Path, IntSymbol] = {}
+        self._alone = {p: s.values[0] for p, s in domain.slots.items() if s.sort == "finite" and len(s.values) == 1}
+        self._linked = frozenset(paths_of(domain.links))
+
+    # ------------------------------------------------------------------------------------------- one path
+    # after another
+
+    def explore(self, body: Callable[[Any], Any], place: tuple[str, int]) -> tuple[Tree, int]:
+        """The finished tree and the number of its paths.
+
+        Raises:
+            NotLifted: something is unsupported, or the budget is spent.
+        """
+        paths = 0
+        call = SymbolicCall(self, self.domain.spec, self.domain.fields)
+        self._picked = dict(self._alone)
+        while True:
+            paths += 1
+            if paths > self.budget or self._asked > _QUESTIONS_IN_ALL:
+                raise NotLifted(
+                    *place,
+                    f"over the budget of {self.budget} paths ({paths - 1} explored, {self._asked} questions asked): "
+                    f"state the region by fewer independent conditions",
+                )
+            self._here.outcome = self._run(body, call, place)
+            if not self._next():
+                return frozen(self._root), paths
+
+    def _run(self, body: Callable[[Any], Any], call: SymbolicCall, place: tuple[str, int]) -> Outcome | None:
+        self._cursor = 0
+        outcome: Outcome | None = None
+        try:
+            with self._watch:
+                self._resume()
+                value = body(call)
+            outcome = self._returned(value, place)
+        except GivenUp as error:
+            if self.refusal is None:
+                self.refusal = (
+                    *_place_of_traceback(error),
+                    "the whole call is passed to dataclasses: ask for its fields",
+                )
+        except RecursionError as error:
+            self.refusal = self.refusal or (
+                *place,
+                f"the rule recurses without end on a symbolic call ({error})",
+            )
+        except Exception as error:  # noqa: BLE001 - whatever a rule raises is an outcome of its path
+            outcome = self._raised(error)
+        except BaseException:
+            if self.refusal is None:
+                raise
+        if self.refusal is not None:
+            raise NotLifted(*self.refusal)
+        if self._cursor != len(self._trace):
+            raise NotLifted(*place, "asks fewer questions when it is run again: a rule is a function of the call alone")
+        return outcome
+
+    def _returned(self, value: Any, place: tuple[str, int]) -> Outcome:
+        if type(value) is Mark:
+            value = str.__str__(value)
+        try:
+            if isinstance(type(value), type) and issubclass(type(value), StandIn):
+                return returned(value._fill("", ""), self._template)
+            if next(symbols_in(value), None) is not None:
+                raise Unrepeatable(f"{type(value).__name__} made of fields")
+            return returned(value, self._template)
+        except Unrepeatable as error:
+            raise NotLifted(*place, f"returns a {error}: return None, or the reason as a text") from error
+
+    def _raised(self, error: Exception) -> Outcome:
+        text = str(error)
+        if any(name in text for name in _STAND_INS):
+            file, line = _place_of_traceback(error)
+            self.refusal = (file, line, f"a stand-in reached code that takes no stand-ins: {text}")
+        return raised(error)
+
+    def _next(self) -> bool:
+        """Go to the next branch that was not explored; False where there is none."""
+        while self._steps:
+            step = self._steps.pop()
+            node, choice = step.node, step.choice + 1
+            if choice < len(node.answers):
+                del self._trace[step.traced :]
+                self._picked = dict(step.picked)
+                self._facts = step.facts.copy()
+                self._steps.append(_Step(node, choice, step.traced, step.facts, step.picked))
+                self._enter(node, choice)
+                self._trace.append((node.question, node.answers[choice]))
+                return True
+        return False
+
+    def _enter(self, node: Growing, choice: int) -> None:
+        child = Growing()
+        if node.children is not None:
+            node.children[choice] = child
+        self._here = child
+        if isinstance(node.question, Expr):
+            self._facts.learn(node.question, bool(node.answers[choice]))
+        elif node.question is not None:
+            self._picked[node.question.path] = node.answers[choice]
+
+    # ------------------------------------------------------------------------------------------ what stand-ins
+    # ask for
+
+    def _resume(self) -> None:
+        if self._cursor >= len(self._trace):
+            self._watch.resume()
+
+    def _answer(self, key: Any, find: Callable[[Any], Any]) -> Any:
+        """The answer to *key*: the one of the run before, or what *find* gives."""
+        if self._cursor < len(self._trace):
+            before, answer = self._trace[self._cursor]
+            if before is not key and before != key:
+                self.refuse("asks other questions when it is run again: a rule is a function of the call alone")
+            self._cursor += 1
+            return answer
+        answer = find(key)
+        self._looked_at.add(key)
+        self._trace.append((key, answer))
+        self._cursor += 1
+        return answer
+
+    def _fork(self, question: Expr | Slot, answers: tuple[Any, ...]) -> Any:
+        self._asked += 1
+        if len(self._steps) >= _QUESTIONS_A_PATH:
+            self.refuse(f"over {_QUESTIONS_A_PATH} questions on one path: does a loop run over a field?")
+        node = self._here
+        node.question, node.answers, node.children = question, answers, [None] * len(answers)
+        self._steps.append(_Step(node, 0, len(self._trace), self._facts, dict(self._picked)))
+        self._facts = self._facts.copy()
+        self._enter(node, 0)
+        return answers[0]
+
+    def decide(self, question: Expr) -> bool:
+        """The answer on this path; asks only what is not settled."""
+        self._watch.pause()
+        try:
+            return self._decide(question)
+        finally:
+            self._resume()
+
+    def ask(self, make: Callable[..., Expr], *args: Any) -> bool:
+        """The answer to the question ``make(*args)``."""
+        key = (make, args)
+        question = self._questions.get(key)
+        if question is not None and self._cursor < len(self._trace):
+            before, answer = self._trace[self._cursor]
+            if before is question:
+                self._cursor += 1
+                self._resume()
+                return bool(answer)
+        self._watch.pause()
+        try:
+            if question is None:
+                question = self._questions[key] = make(*args)
+            return self._decide(question)
+        finally:
+            self._resume()
+
+    def combined(self, combine: Callable[[Expr, Expr], Expr], left: Expr, right: Expr | int, swap: bool) -> Any:
+        """The stand-in, or the number, of ``combine(left, right)``; made once."""
+        key = (combine, left, right, swap)
+        found = self._combined.get(key)
+        if found is None:
+            self._watch.pause()
+            try:
+                other = right if isinstance(right, Expr) else constant(right)
+                made = combine(other, left) if swap else combine(left, other)
+                found = made.data if made.kind == "const" else IntSymbol(self, made)
+                self._combined[key] = found
+            finally:
+                self._resume()
+        return found
+
+    def _decide(self, question: Expr) -> bool:
+        kind = question.kind
+        if kind == "truth":
+            return bool(question.data)
+        if kind == "not":
+            return not self._decide(question.args[0])
+        if kind == "and":
+            return all(self._decide(part) for part in question.args)
+        if kind == "or":
+            return any(self._decide(part) for part in question.args)
+        return bool(self._answer(question, self._settle))
+
+    def _settle(self, question: Expr) -> bool:
+        settled = self._facts.settled(question)
+        return bool(self._fork(question, (True, False))) if settled is None else settled
+
+    def pick(self, slot: Slot) -> Any:
+        """The value of a finite slot on this path."""
+        self._watch.pause()
+        try:
+            return self._answer(slot, self._pick)
+        finally:
+            self._resume()
+
+    def _pick(self, slot: Slot) -> Any:
+        if slot.path not in self._picked:
+            values = slot.values
+            if slot.path in self._linked:
+                values = tuple(v for v in values if self._consistent(slot.path, v))
+            if len(values) > 1:
+                return self._fork(slot, values)
+            self._picked[slot.path] = values[0]
+        return self._picked[slot.path]
+
+    def _consistent(self, path: Path, value: Any) -> bool:
+        try:
+            return bool(evaluate(self.domain.links, {**self._picked, path: value}))
+        except ZeroDivisionError:
+            return True
+
+    def remaining(self, expr: Expr) -> list[int] | None:
+        """The values that an expression may still have, where they are few."""
+        self._watch.pause()
+        try:
+            found: list[int] | None = self._answer(("remaining", expr), self._remaining)
+            return found
+        finally:
+            self._resume()
+
+    def _remaining(self, key: tuple[str, Expr]) -> list[int] | None:
+        return self._facts.remaining(key[1], TABLE_LIMIT)
+
+    def refuse(self, cause: str) -> NoReturn:
+        """Record what could not be answered at the place in the rule that is running, and end the path."""
+        self.give_up(*_rule_place(), cause)
+
+    def give_up(self, file: str, line: int, cause: str) -> NoReturn:
+        """Record that the rule cannot be lifted, and end the path."""
+        if self.refusal is None:
+            self.refusal = (file, line, cause)
+        raise GivenUp(cause)
+
+    def _give_up_at(self, frame: Any, cause: str) -> NoReturn:
+        self.give_up(*_rule_place(frame), cause)
+
+    def mark(self, fill: Fill) -> Mark:
+        """A text that stands for a place in a reason, made of characters of the private use area."""
+        index = self._fills.get(fill)
+        if index is None:
+            index = self._fills[fill] = len(self._marks)
+            self._marks.append(fill)
+        made = Mark(f"\ue000{index}\ue001")
+        made.explorer, made.fill = self, fill
+        return made
+
+    def symbol(self, shape: Shape) -> Any:
+        """The stand-in of a field."""
+        self._watch.pause()
+        try:
+            return symbol_of(self, shape)
+        finally:
+            self._resume()
+
+    def integer(self, shape: IntShape) -> IntSymbol:
+        """The stand-in of an integer slot, made once."""
+        found = self._integers.get(shape.path)
+        if found is None:
+            found = self._integers[shape.path] = IntSymbol(self, integer(shape.path))
+        return found
+
+    def record(self, shape: RecordShape) -> Any:
+        """The stand-in of a nested call spec."""
+        return SymbolicCall(self, shape.cls, dict(shape.parts))
+
+    def touched(self) -> frozenset[Path]:
+        """The slots that some answer depended on, whether it was asked or settled by the domain."""
+        found: set[Path] = set()
+        for key in self._looked_at:
+            if isinstance(key, Slot):
+                found.add(key.path)
+            else:
+                found.update(paths_of(key[1] if isinstance(key, tuple) else key))
+        return frozenset(found)
+
+    def _template(self, text: str) -> Any:
+        if "\ue000" not in text:
+            return text
+        parts: list[str | Fill] = []
+        for piece in text.split("\ue000"):
+            number, mark, rest = piece.partition("\ue001")
+            parts.extend([self._marks[int(number)], rest] if mark else [piece])
+        return Template(tuple(p for p in parts if p != ""))
+
+
+def _rule_place(frame: Any = None) -> tuple[str, int]:
+    """File and line of the innermost running code that is not this package's."""
+    frame = frame or sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno or 0) if frame is not None else ("<unknown>", 0)
+
+
+_STANDARD: Final = str(FilePath(inspect.__file__).parent)
+
+
+def _place_of_traceback(error: BaseException) -> tuple[str, int]:
+    place = ("<unknown>", 0)
+    step = error.__traceback__
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if not file.startswith((_HERE, _STANDARD)):
+            place = (file, step.tb_lineno or 0)
+        step = step.tb_next
+    return place

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tileops_rules.archs import KNOWN_ARCHS
+
+from tileops.kernels import tilelang_build
+from tileops.kernels.attention.call_spec import AttentionCall
+from tileops.kernels.attention.gqa.decode import GQADecodeKernel
+from tileops.kernels.tilelang_build import (
+    KernelBuildError,
+    aligned,
+    compile_program,
+    load_program,
+    target_for,
+)
+
+
+def test_choosing_and_refusing_import_no_tilelang(fresh_python: Callable[..., Any]) -> None:
+    program = """
+        import dataclasses, sys, torch
+        from tileops.kernels.attention.call_spec import AttentionCall
+        from tileops.kernels.attention.gqa import decode
+        from tileops.kernels.norm.call_spec import LayerNormCall
+        from tileops.kernels.norm.layer_norm import LayerNormKernel
+        facts = dict(arch=90, sm_count=132, smem_budget=232448)
+        call = LayerNormCall(n=8, **facts)
+        LayerNormKernel.refusal(call), LayerNormKernel.entry_for(call)
+        call = AttentionCall(heads=32, heads_kv=4, dim=128, **facts)
+        for kernel in (decode.GQADecodeKernel, decode.GQADecodeBs1Kernel, decode.GQADecodeLongContextKernel):
+            kernel.refusal(call), kernel.entry_for(call)
+        loaded = [name for name in sys.modules if name.partition(".")[0] in ("tilelang", "tvm", "z3")]
+        raise SystemExit(f"imported {loaded}" if loaded else 0)
+    """
+    done = fresh_python("-c", textwrap.dedent(program))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("arch", "name"), [(80, "sm_80"), (86, "sm_86"), (89, "sm_89"), (90, "sm_90a")])
+def test_the_target_is_stated_in_full(arch: int, name: str) -> None:
+    assert target_for(arch) == {"kind": "cuda", "arch": name}
+
+
+def test_every_known_arch_has_a_target() -> None:
+    assert set(tilelang_build.TARGET_NAMES) == set(KNOWN_ARCHS)
+
+
+def test_an_unknown_arch_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(KernelBuildError, match="no kernel is built for arch 75; known are 80, 86") as caught:
+        target_for(75)
+    assert caught.value.missing == "target"
+
+
+def test_a_missing_nvcc_is_named_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tilelang_build, "nvcc_path", lambda: None)
+    with pytest.raises(KernelBuildError, match="needs nvcc") as caught:
+        compile_program("tileops.kernels.norm.layer_norm_program", "rows_in_tiles", 90, n=-1)
+    assert caught.value.missing == "nvcc"
+
+
+def test_a_missing_tilelang_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tilelang", None)
+    with pytest.raises(KernelBuildError, match="pip install tilelang") as caught:
+        load_program("tileops.kernels.norm.layer_norm_program")
+    assert caught.value.missing == "tilelang"
+    assert isinstance(caught.value.__cause__, ImportError)
+
+
+def test_nvcc_is_found_under_cuda_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").touch()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert tilelang_build.nvcc_path() == str(tmp_path / "bin" / "nvcc")
+
+
+def test_a_call_whose_facts_are_not_filled_in_has_no_entry() -> None:
+    with pytest.raises(TypeError, match=r"AttentionCall\(heads=2\) states no arch"):
+        GQADecodeKernel.entry_for(AttentionCall(heads=2))
+
+
+def test_only_a_tensor_off_a_boundary_is_copied() -> None:
+    storage = torch.arange(64, dtype=torch.float16)
+    assert aligned(storage) is storage
+    assert aligned(storage[8:]).data_ptr() == storage[8:].data_ptr()
+    view = storage[1:]
+    copy = aligned(view)
+    assert copy.data_ptr() % 16 == 0
+    assert torch.equal(copy, view)
+
+
+@pytest.mark.compile
+def test_kernels_that_differ_in_their_launch_alone_share_what_is_compiled() -> None:
+    same = {"heads": 32, "dim": 64, "dtype": "float16", "max_runs": 128, "ways": 8, "threads": 128}
+    module = "tileops.kernels.attention.gqa.decode_program"
+    first = compile_program(module, "merge_runs", 90, **same)
+    assert compile_program(module, "merge_runs", 90, **same) is first
+    assert compile_program(module, "merge_runs", 80, **same) is not first

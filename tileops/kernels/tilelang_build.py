@@ -1,0 +1,154 @@
+"""The one way kernels of this package reach TileLang.
+
+Selecting a kernel and asking why it refuses must work without TileLang and cost nothing of its import, so no
+kernel module imports it. TileLang programs live in sibling modules named ``*_program.py``, which a builder
+loads by name through :func:`load_program` when the first kernel is built.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import shutil
+from collections.abc import Hashable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tileops.kernels.call_spec import CallSpec
+
+__all__ = [
+    "TARGET_NAMES",
+    "KernelBuildError",
+    "aligned",
+    "compile_program",
+    "load_program",
+    "nvcc_path",
+    "stated_arch",
+    "target_for",
+]
+
+TARGET_NAMES: dict[int, str] = {
+    80: "sm_80",
+    86: "sm_86",
+    89: "sm_89",
+    90: "sm_90a",  # plain sm_90 has no WGMMA: nvcc refuses the source as soon as one is generated
+    100: "sm_100a",
+    120: "sm_120a",
+}
+"""What nvcc calls each architecture that kernels are built for."""
+
+MOST_PROGRAMS = 256
+"""Compiled programs that are kept for kernels to share."""
+
+ALIGNMENT_BYTES = 16
+"""Where a tensor must start for the widest loads that TileLang generates."""
+
+
+class KernelBuildError(RuntimeError):
+    """A kernel cannot be built on this machine.
+
+    Attributes:
+        missing: What is missing: ``"tilelang"``, ``"nvcc"`` or ``"target"``.
+    """
+
+    def __init__(self, missing: str, message: str) -> None:
+        self.missing = missing
+        super().__init__(message)
+
+
+def target_for(arch: int) -> dict[str, str]:
+    """The TileLang target of an architecture, stated in full so that nothing is asked of the current device.
+
+    Raises:
+        KernelBuildError: *arch* is none that kernels are built for.
+    """
+    try:
+        name = TARGET_NAMES[arch]
+    except KeyError:
+        known = ", ".join(map(str, TARGET_NAMES))
+        raise KernelBuildError("target", f"no kernel is built for arch {arch}; known are {known}") from None
+    return {"kind": "cuda", "arch": name}
+
+
+def stated_arch(call: CallSpec) -> int:
+    """The arch of a call that ``entry_for`` is given.
+
+    Raises:
+        TypeError: *call* does not state it.
+    """
+    if call.arch is None:
+        raise TypeError(f"{call!r} states no arch: entry_for takes a call whose device facts are filled in")
+    return call.arch
+
+
+def nvcc_path() -> str | None:
+    """Where nvcc is, or ``None``: ``CUDA_HOME``, ``CUDA_PATH``, the search path, then ``/usr/local/cuda``."""
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        home = os.environ.get(variable)
+        if home and (Path(home) / "bin" / "nvcc").exists():
+            return str(Path(home) / "bin" / "nvcc")
+    found = shutil.which("nvcc")
+    if found is None and Path("/usr/local/cuda/bin/nvcc").exists():
+        found = "/usr/local/cuda/bin/nvcc"
+    return found
+
+
+def load_program(module: str) -> ModuleType:
+    """Import a ``*_program`` module, and TileLang with it.
+
+    Raises:
+        KernelBuildError: TileLang is not installed, or does not load.
+    """
+    try:
+        importlib.import_module("tilelang")
+    except (ImportError, OSError) as error:
+        raise KernelBuildError(
+            "tilelang",
+            f"building a kernel needs TileLang, which does not import here ({error}): "
+            f"pip install tilelang; without a GPU, tileops.reference.install() serves CPU tensors",
+        ) from error
+    return importlib.import_module(module)
+
+
+@functools.lru_cache(maxsize=MOST_PROGRAMS)
+def compile_program(module: str, name: str, arch: int, **parameters: Hashable) -> Any:
+    """Compile the program that ``module.name(**parameters)`` makes, for *arch*.
+
+    Kernels that differ in their launches alone share what is compiled; the last :data:`MOST_PROGRAMS` stay.
+
+    Warp specialization stays off: a specialized pipeline that happens to run a single trip never ends, and
+    the trip counts of these programs are run-time values from 1 up.
+
+    Args:
+        module: A ``*_program`` module.
+        name: A function of it that returns a ``prim_func`` which takes its outputs as arguments.
+        arch: Architecture as an integer.
+        **parameters: What the program is made from.
+
+    Returns:
+        The compiled kernel, callable with the program's arguments on the current stream.
+
+    Raises:
+        KernelBuildError: TileLang or nvcc is missing, or *arch* has no target.
+    """
+    target = target_for(arch)
+    if nvcc_path() is None:
+        raise KernelBuildError(
+            "nvcc",
+            f"building a kernel for {target['arch']} needs nvcc, which is neither on the search path nor "
+            f"under CUDA_HOME: install the CUDA toolkit, or set CUDA_HOME to where it is",
+        )
+    program = getattr(load_program(module), name)(**parameters)
+    tilelang = importlib.import_module("tilelang")
+    return tilelang.compile(
+        program,
+        target=target,
+        pass_configs={tilelang.PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: True},
+    )
+
+
+def aligned(tensor: Any) -> Any:
+    """*tensor* itself, or a copy where it starts off a 16-byte boundary, as a view into storage may."""
+    return tensor if tensor.data_ptr() % ALIGNMENT_BYTES == 0 else tensor.clone()
