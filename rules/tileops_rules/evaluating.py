@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -56,6 +57,11 @@ EVALUATE: Final[Mapping[str, Callable[[Expr, Sequence[Any], Values], Any]]] = {
     "or": lambda e, args, values: any(args),
 }
 
+@functools.lru_cache(4096)
+def _order(expr: Expr) -> tuple[Expr, ...]:
+    return tuple(walk(expr))
+
+
 _UNDEFINED: Final = object()
 
 
@@ -79,7 +85,7 @@ def evaluate(expr: Expr, values: Values) -> Any:
         ZeroDivisionError: the answer depends on a division by zero or on a missing slot.
     """
     done: dict[Expr, Any] = {}
-    for node in walk(expr):
+    for node in _order(expr):
         args = [done[a] for a in node.args]
         if any(a is _UNDEFINED for a in args):
             done[node] = _partly(node, args)

@@ -55,6 +55,7 @@ def calls_near(tree: Tree, domain: Domain, count: int, seed: int = 0) -> Iterato
     pools = candidate_values(tree, domain)
     for _ in range(count):
         values = _values_on(_random_path(tree, draw), domain, pools, draw)
+        values |= _linked_values(domain, values, draw)
         try:
             call = domain.build(values)
             yield call, domain.read(call)
@@ -170,6 +171,17 @@ def _values_on(
             path = draw.choice(paths)
             values[path] = _drawn(domain.slots[path], fitting.get(path, pools[path]), draw)
     return values
+
+
+def _linked_values(domain: Domain, values: Mapping[Path, Any], draw: random.Random) -> dict[Path, Any]:
+    """Values for the slots that the domain's links tie together: as drawn where these agree, else others that do."""
+    agreed: dict[Path, Any] = {}
+    for path in paths_of(domain.links):
+        others = list(domain.slots[path].values)
+        draw.shuffle(others)
+        fits = (v for v in (values[path], *others) if _answer(domain.links, {**agreed, path: v}) is not False)
+        agreed[path] = next(fits, values[path])
+    return agreed
 
 
 def _drawn(slot: Slot, pool: list[Any], draw: random.Random) -> Any:

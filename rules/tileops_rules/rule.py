@@ -172,12 +172,17 @@ class Rule:
         if tree_size(self.tree) > LARGEST_CODE:
             return self._walk
         needed = self.touched | frozenset(tree_paths(self.tree))
+        linked = frozenset(paths_of(self.domain.links))
+        assumes_links = bool(needed & linked)
+        needed |= linked if assumes_links else frozenset()
         writer = Writer(self.domain.slots)
         original = writer.name(self.original)
         writer.line(0, "def rule(call):")
         for field, shape in self.domain.fields.items():
             if any(s.path in needed for s in shape.slots()):
                 writer.load(1, f"call.{field}", shape, needed, f"return {original}(call)")
+        if assumes_links:
+            writer.line(1, f"if not {writer.code(self.domain.links)}: return {original}(call)")
         writer.tree(1, self.tree, lambda leaf: self._end(writer, leaf, original), f"return {original}(call)")
         return writer.function("rule")
 
@@ -195,6 +200,8 @@ class Rule:
         try:
             values = self.domain.read(call)
         except Outside:
+            return self.original(call)
+        if not evaluate(self.domain.links, values):
             return self.original(call)
         outcome = follow(self.tree, values)
         return outcome.give(call, values) if isinstance(outcome, Returned) else self.original(call)

@@ -256,3 +256,13 @@ def test_threads_may_ask_a_new_selector_at_once() -> None:
     for thread in threads:
         thread.join()
     assert said == ["long"] * 8
+
+
+def test_a_call_whose_device_facts_contradict_its_device_goes_to_the_original() -> None:
+    def modern(call: Call) -> str | None:
+        return None if call.arch is not None and call.arch >= 90 else f"arch {call.arch}"
+
+    rule = Selector(Call, [Candidate("modern", modern)]).rules["modern"]
+    assert rule.replay(500) is None
+    for call in (Call(), Call(arch=80), Call(arch=None), Call(device=Card("cpu"), arch=None), Call(device=Card("cpu"))):
+        assert rule(call) == modern(call)
