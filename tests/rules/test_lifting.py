@@ -2,263 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
-import functools
 import itertools
 import math
 import operator
-import os
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from tileops_rules import NotLifted, OneOf, Range, lift
+from tileops_rules import NotLifted, Range, lift
+
+from tests.rules import rule_examples
+from tests.rules.rule_examples import LAUNCHES, LIFTED, NOT_LIFTED, Base, Call, Derived, Mode, helper
 
 if TYPE_CHECKING:
-    import decimal
-
-
-class Mode(enum.Enum):
-    FAST = "fast"
-    SAFE = "safe"
-
-
-@dataclass(frozen=True)
-class Tile:
-    rows: int = 16
-    cols: int = 64
-
-
-@dataclass(frozen=True)
-class Call:
-    n: int = 1
-    m: int = 4
-    k: Annotated[int, Range(1, 100)] = 8
-    eps: float = 1e-5
-    name: str = "plain"
-    flag: bool = False
-    mode: Mode = Mode.FAST
-    layout: Literal["nhd", "hnd"] = "nhd"
-    window: Optional[int] = None
-    scale: float | None = None
-    shape: tuple[int, ...] = ()
-    pair: tuple[int, int] = (1, 2)
-    bare: tuple = ()
-    tile: Tile = Tile()
-    dtype: Annotated[str, OneOf("f16", "bf16", "f32")] = "f16"
-    odd: decimal.Decimal = None  # type: ignore[assignment]
-
-    @property
-    def wide(self) -> bool:
-        return self.n >= 1024 and not self.flag
-
-    def padded(self, to: int) -> int:
-        return -(-self.n // to) * to
-
-
-LAUNCHES = ((32, 4), (64, 8), (128, 8), (256, 16), (512, 16), (1024, 32))
-DTYPES = {"f16", "bf16"}
-SIZES = {64: "a", 128: "b", 256: "c"}
-ALLOWED = frozenset({16, 32, 48})
-BYTES = {"f16": 2, "bf16": 2, "f32": 4}
-
-
-def helper(call: Call) -> bool:
-    return call.n % 8 == 0 and call.m in ALLOWED
-
-
-WIDTHS = {"f16": {64, 128}, "bf16": frozenset({64}), "f32": ()}
-GROUPS = (({1, 2, 3}, "few"), ({16, 32}, "many"))
-
-
-def tables_in_tables(call: Call) -> str | None:
-    if call.n in WIDTHS[call.dtype]:
-        return next((name for sizes, name in GROUPS if call.m in sizes), None)
-    return "width" if call.n in range(5, 9) else f"{type(call.n) is int} {isinstance(call.m, int)}"
-
-
-class Base:
-    LIMIT = 4096
-    HEADS = {(32, 4), (32, 8)}
-
-    @classmethod
-    def refusal(cls, call: Call) -> str | None:
-        if call.n > cls.LIMIT:
-            return f"n={call.n} is above {cls.LIMIT}"
-        return None
-
-    @classmethod
-    def band_for(cls, call: Call) -> int:
-        return next((i for i, (threads, per) in enumerate(LAUNCHES) if call.n <= threads * per), -1)
-
-
-class Derived(Base):
-    LIMIT = 2048
-
-    @classmethod
-    def refusal(cls, call: Call) -> str | None:
-        if (call.n, call.m) in cls.HEADS:
-            return "a pair of the table"
-        if cls.band_for(call) in (0, 2):
-            return f"band of {call.n}"
-        return super().refusal(call)
-
-
-def table_search(call: Call) -> str | None:
-    for threads, per in LAUNCHES:
-        if call.n <= threads * per:
-            return None if threads >= 64 else f"{threads} threads are too few for {call.n}"
-    return "too long"
-
-
-def best_fit(call: Call) -> str | None:
-    best = None
-    for threads, per in LAUNCHES:
-        held = threads * per
-        if held >= call.n and (best is None or held < best):
-            best = held
-    return None if best is not None and best <= 4096 else f"best is {best}"
-
-
-def matches(call: Call) -> str | None:
-    match call.mode:
-        case Mode.FAST if call.n > 3:
-            return None
-        case Mode.FAST:
-            return "small"
-    match call.pair:
-        case (1, x) if x > 4:
-            return None
-        case (a, b):
-            return f"pair {a} {b}"
-
-
-def unpack(call: Call) -> str | None:
-    if len(call.shape) != 4:
-        return f"rank {len(call.shape)}"
-    _, c, *spatial = call.shape
-    if c % 16 or math.prod(spatial) > 4096:
-        return f"{c} channels, {spatial[0]}"
-    return None if call.shape[-1] >= 2 and call.shape[1:3] != (16, 16) else "narrow"
-
-
-def optional(call: Call) -> str | None:
-    if call.window is not None and call.window < 128:
-        return f"window {call.window}"
-    if call.scale is None:
-        return None
-    return None if 0.0 < call.scale <= 1.0 else f"scale {call.scale!r}"
-
-
-def nested(call: Call) -> str | None:
-    if call.tile.rows * call.tile.cols > 8192:
-        return f"{call.tile.rows}x{call.tile.cols}"
-    return None if isinstance(call.tile, Tile) and call.tile.rows in (16, 32) else "rows"
-
-
-def indexed(call: Call) -> str | None:
-    if not 0 <= call.n < 4:
-        return "outside the table"
-    return (None, "one", None, "three")[call.n]
-
-
-def keyed(call: Call) -> str | None:
-    if call.n in SIZES and call.dtype in DTYPES:
-        return None if SIZES[call.n] != "b" else "b"
-    return f"{BYTES[call.dtype] * 8} bits"
-
-
-def arithmetic(call: Call) -> str | None:
-    if (call.n + 2 * call.m - 1) // 16 >= 5 or call.n & 15 == 3:
-        return "sum"
-    if divmod(call.n, 7)[1] == 2 or abs(call.m - 10) < 3 or call.n >> 4 == 9 or (call.m << 2) == 40:
-        return "odd"
-    if min(call.n, call.m) > 40 or max(call.n, 3) ** 2 < 10 or (~call.m) == -6:
-        return "minmax"
-    return None if call.n.bit_length() <= 7 else f"{call.n.bit_length()} bits"
-
-
-def division(call: Call) -> str | None:
-    if call.n % call.m == 0:
-        return "divides"
-    return None if call.n // call.m > 2 and call.n / call.m <= 5.5 else f"{call.n / call.m:.3f}"
-
-
-def chained(call: Call) -> str | None:
-    checks = [10 < call.n <= 20, call.flag, call.name == "x" or call.name in ("y", "z")]
-    if sum(checks) == 2:
-        return "two"
-    if any(call.n == size for size in (3, 5)) or not all(v != call.m for v in ALLOWED):
-        return "any"
-    return (sorted([call.n, call.m])[0] > 2 and None) or "small"
-
-
-def floats(call: Call) -> str | None:
-    if call.eps != call.eps:
-        return "nan"
-    return None if 0.0 <= call.eps < 1e-3 and call.eps not in (0.5, 1e-6) else f"eps {call.eps}"
-
-
-def closures() -> Any:
-    allowed = {2, 3, 5}
-    limits: dict[str, int] = {"f16": 10, "bf16": 20, "f32": 30}
-
-    def inner(call: Call, _sizes: tuple[int, ...] = (1, 2)) -> str | None:
-        return None if call.m in allowed and call.n < limits[call.dtype] else f"{call.m}"
-
-    return inner
-
-
-def walrus(call: Call) -> str | None:
-    return None if (rest := call.n % 32) and rest < 5 else f"rest {rest}"
-
-
-def bare(call: Call) -> str | None:
-    return None if call.bare and call.bare[0] == 3 and call.bare != (3, 4) else "bare"
-
-
-def raising(call: Call) -> str | None:
-    if call.n == 13:
-        raise KeyError("thirteen")
-    try:
-        if call.n < 5:
-            raise ValueError("low")
-    except ValueError:
-        return "low"
-    return None
-
-
-EXEC: dict[str, Any] = {"__name__": __name__}
-exec("def made(call):\n    return None if call.n in {1, 2, 3} else 'no'\n", EXEC)
-
-LIFTED = [
-    helper,
-    tables_in_tables,
-    Base.refusal,
-    Derived.refusal,
-    Derived.band_for,
-    table_search,
-    best_fit,
-    matches,
-    unpack,
-    optional,
-    nested,
-    indexed,
-    keyed,
-    arithmetic,
-    division,
-    chained,
-    floats,
-    closures(),
-    walrus,
-    bare,
-    raising,
-    EXEC["made"],
-    lambda call: None if call.wide and call.padded(64) != 2048 else f"{call.padded(64)}",
-    functools.partial(lambda limit, call: None if call.n < limit else "over", 10),
-]
+    pass
 
 
 @pytest.mark.parametrize("refusal", LIFTED, ids=lambda f: getattr(f, "__qualname__", "partial"))
@@ -293,9 +51,9 @@ def test_reasons_keep_their_places() -> None:
 
 def test_what_a_rule_reads_besides_the_call_is_listed() -> None:
     reads = lift(Derived.refusal, Call).reads
-    assert reads[f"{__name__}.Base.HEADS"] == Base.HEADS
-    assert reads[f"{__name__}.Derived.LIMIT"] == 2048
-    assert reads[f"{__name__}.LAUNCHES"] == LAUNCHES
+    assert reads[f"{rule_examples.__name__}.Base.HEADS"] == Base.HEADS
+    assert reads[f"{rule_examples.__name__}.Derived.LIMIT"] == 2048
+    assert reads[f"{rule_examples.__name__}.LAUNCHES"] == LAUNCHES
 
 
 def test_values_are_taken_as_they_were_when_lifted() -> None:
@@ -310,126 +68,59 @@ def test_values_are_taken_as_they_were_when_lifted() -> None:
     assert rule(Call(n=5)) is None
 
 
-COUNTER = 0
-
-
-def stores_global(call: Call) -> str | None:
-    global COUNTER
-    COUNTER = 1
-    return None
-
-
-def by_dict(call: Call) -> str | None:
-    return SIZES[call.n]
-
-
-def by_get(call: Call) -> str | None:
-    return SIZES.get(call.n)
-
-
-def over_range(call: Call) -> str | None:
-    return None if sum(1 for _ in range(call.n)) > 3 else "few"
-
-
-def asks_device(call: Call) -> str | None:
-    return None if os.cpu_count() == 4 else "cores"
-
-
-def asks_time(call: Call) -> str | None:
-    return None if time.time() > 0 else "clock"
-
-
-def log2(call: Call) -> str | None:
-    return None if math.log2(call.n) < 4 else "long"
-
-
-def converts(call: Call) -> str | None:
-    return None if int(call.n) > 4 else "small"
-
-
-def swallows(call: Call) -> str | None:
-    try:
-        int(call.n)
-    except BaseException:  # noqa: BLE001 - what is tested
-        return None
-    return "never"
-
-
-def replaces(call: Call) -> str | None:
-    return None if dataclasses.replace(call, n=3).n == 3 else "no"
-
-
-def hashes(call: Call) -> str | None:
-    return None if hash(call) else "no"
-
-
-def float_arithmetic(call: Call) -> str | None:
-    return None if call.eps * 2 > 1 else "small"
-
-
-def unknown_set(call: Call) -> str | None:
-    return None if call.n in set(itertools.chain(ALLOWED, (1,))) else "no"
-
-
-def odd_mask(call: Call) -> str | None:
-    return None if call.n & 6 else "no"
-
-
-def text_method(call: Call) -> str | None:
-    return None if call.name.startswith("x") else "no"
-
-
-def in_text(call: Call) -> str | None:
-    return None if call.name in "abc" else "no"
-
-
-def opaque(call: Call) -> str | None:
-    return None if call.odd is None else "no"
-
-
-def endless(call: Call) -> str | None:
-    n = call.n
-    while n > 0:
-        n -= 1
-    return None
-
-
-def dictionary(call: Call) -> str | None:
-    return None if call.__dict__ else "no"
-
-
-NOT_LIFTED = {
-    stores_global: "COUNTER",
-    by_dict: "n",
-    by_get: "n",
-    over_range: "n",
-    asks_device: "cpu_count",
-    asks_time: "time.time",
-    log2: "n",
-    converts: "int()",
-    swallows: "int()",
-    replaces: "call",
-    hashes: "hash",
-    float_arithmetic: "eps",
-    unknown_set: "n",
-    odd_mask: "6",
-    text_method: "startswith",
-    in_text: "stand-in",
-    opaque: "odd",
-    endless: "questions",
-    dictionary: "__dict__",
-}
-
-
 @pytest.mark.parametrize("refusal", NOT_LIFTED, ids=lambda f: f.__name__)
 def test_what_has_no_symbolic_meaning_is_not_lifted_and_says_where(refusal: Any) -> None:
     with pytest.raises(NotLifted) as caught:
         lift(refusal, Call)
-    assert caught.value.file == __file__
+    assert caught.value.file == rule_examples.__file__
     first = refusal.__code__.co_firstlineno
     last = max(line for _, _, line in refusal.__code__.co_lines() if line)
     assert first <= caught.value.line <= last
     assert NOT_LIFTED[refusal] in caught.value.cause
+
+
+@pytest.mark.parametrize("limit", [2.5, 3.0, -0.0, 1e300, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("compare", [operator.lt, operator.le, operator.eq, operator.ne, operator.ge, operator.gt])
+def test_an_integer_compares_with_a_float_exactly(compare: Any, limit: float) -> None:
+    def refusal(call: Call) -> str | None:
+        return None if compare(call.n, limit) else "no"
+
+    rule = lift(refusal, Call)
+    for n in range(6):
+        assert rule.serves(Call(n=n)) is compare(n, limit)
+
+
+@dataclass(frozen=True)
+class Long:
+    n: Annotated[int, Range(0, 2**60)] = 1
+
+
+@pytest.mark.parametrize("steps", range(-3, 8))
+@pytest.mark.parametrize("limit", [1.0, 1.0 + 2.0**-52, 0.3, 0.1])
+def test_a_true_division_is_decided_as_python_rounds_it(limit: float, steps: int) -> None:
+    divisor = 2**53 if limit >= 1 else 10
+    n = (2**53 if limit >= 1 else int(limit * 10)) + steps
+
+    def refusal(call: Long) -> str | None:
+        if call.n / divisor == limit:
+            return "equal"
+        return None if call.n / divisor < limit else "above"
+
+    if n >= 0:
+        assert lift(refusal, Long)(Long(n)) == refusal(Long(n))
+        assert lift(refusal, Long).serves(Long(n)) is (refusal(Long(n)) is None)
+
+
+def test_a_value_outside_an_assumed_domain_is_left_to_the_original() -> None:
+    def refusal(call: Call) -> str | None:
+        return None if call.n >= 0 and call.n <= 2**40 else f"n {call.n}"
+
+    rule = lift(refusal, Call)
+    assert rule.paths == 1
+    assert rule(Call(n=-3)) == "n -3"
+    shown = lift(lambda call: f"{call.n}", Call)
+    assert shown(Call(n=True)) == "True"
+    assert lift(lambda call: f"{call.n}" if call.n < 9 else None, Call)(Call(n=True)) == "True"
 
 
 def test_a_builtin_is_not_lifted() -> None:
@@ -474,6 +165,13 @@ def test_a_settled_question_is_not_asked_again() -> None:
     rule = lift(refusal, Call)
     assert rule.paths == 2
     assert rule.reasons == ()
+
+    def at_the_edge(call: Call) -> str | None:
+        if call.n <= 32:
+            return "short"
+        return None if call.n >= 33 and call.n != 32 and not call.n < 33 else "impossible"
+
+    assert lift(at_the_edge, Call).paths == 2
 
 
 def test_over_the_path_budget_is_said_with_the_count() -> None:

@@ -1,0 +1,162 @@
+"""The audit: every question about every interface of a target, in one report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import combinations
+from typing import Any
+
+from tileops_rules import Selector
+
+from tileops_solver.checks.cycles import table_findings
+from tileops_solver.checks.overlap import prove_pairs
+from tileops_solver.checks.replays import replay_rules
+from tileops_solver.findings import InterfaceReport, Pairs, Report, Undecided, Unlifted
+from tileops_solver.places import from_import_root
+from tileops_solver.targets import op_classes
+
+__all__ = ["Progress", "audit"]
+
+Progress = Callable[[int, int, str], None]
+"""Called with the steps done, the steps in all, and what is being looked at."""
+
+
+def audit(target: Any, *, progress: Progress | None = None) -> Report:
+    """Prove, for each interface of *target*, that no valid call is claimed twice without a declared winner.
+
+    Every rule is also run against its original on at least 2,000 calls near its thresholds.
+
+    Args:
+        target: An op class or object, a module (walked with its sub-modules for classes that have
+            ``kernel_types`` and ``interfaces``), or a :class:`~tileops_rules.Selector`; or several of these in a
+            list or tuple.
+        progress: Called as the work goes on.
+
+    Raises:
+        TargetError: the target is none of these, or a module in it cannot be imported.
+        InconsistencyError: solver, rules and original functions do not agree; a mistake in this library.
+        ImportError: z3 is needed and not installed.
+    """
+    jobs = _jobs_of(target if isinstance(target, list | tuple) else [target])
+    jobs.sort(key=lambda job: (job.op, job.interface, job.home))
+    steps = _Steps(sum(job.steps for job in jobs), progress)
+    return Report(tuple(job.run(steps) for job in jobs))
+
+
+def _jobs_of(targets: Iterable[Any]) -> list[_Job]:
+    selectors: dict[int, Selector] = {}
+    ops: dict[int, Any] = {}
+    for each in targets:
+        if isinstance(each, Selector):
+            selectors[id(each)] = each
+        else:
+            ops.update((id(op), op) for op in op_classes(each))
+    by_hand = [_Job(each.op, each.interface, each) for each in selectors.values()]
+    return by_hand + [_job(op, interface) for op in ops.values() for interface in op.interfaces]
+
+
+def _job(op: Any, interface: str) -> _Job:
+    kind = op if isinstance(op, type) else type(op)
+    try:
+        return _Job(kind.__name__, interface, Selector.of(op, interface), op)
+    except (TypeError, ValueError, AttributeError) as error:
+        return _Job(kind.__name__, interface, None, op, error)
+
+
+class _Steps:
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
+
+    def take(self, label: str) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, self._total, label)
+
+
+class _Job:
+    """One interface: a selector, or the reason why there is none."""
+
+    def __init__(
+        self,
+        op: str,
+        interface: str,
+        selector: Selector | None,
+        source: Any = None,
+        error: Exception | None = None,
+    ) -> None:
+        self.op = op
+        self.interface = interface
+        self._selector = selector
+        self._source = source
+        self._error = error
+
+    @property
+    def home(self) -> str:
+        """Where the op was defined; tells apart two of one name."""
+        kind = self._source if isinstance(self._source, type) else type(self._source)
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    @property
+    def steps(self) -> int:
+        """Steps of work: one a pair, and one for lifting and replaying."""
+        if self._selector is None:
+            return 1
+        count = sum(not c.general for c in self._selector.candidates)
+        return 1 + count * (count - 1) // 2
+
+    def run(self, steps: _Steps) -> InterfaceReport:
+        """The report of this interface."""
+        if self._selector is None:
+            steps.take(self.op)
+            return self._broken()
+        selector = self._selector
+        replay_rules(selector)
+        steps.take(f"{self.op}.{self.interface}")
+        proof = prove_pairs(selector, lambda: steps.take(f"{self.op}.{self.interface}"))
+        return InterfaceReport(
+            op=self.op,
+            interface=self.interface,
+            implementations=selector.keys,
+            pairs=proof.pairs,
+            not_lifted=_unlifted(selector),
+            findings=proof.findings,
+            assumed_domains=selector.domain.assumed(),
+            undecided=proof.undecided,
+        )
+
+    def _broken(self) -> InterfaceReport:
+        """An interface whose table is wrong: nothing is proved of its pairs."""
+        face = self._source.interfaces[self.interface]
+        classes = {
+            key: self._source.kernel_types[key]
+            for key in sorted(self._source.kernel_types, key=str)
+            if _implements(self._source.kernel_types[key], face)
+        }
+        error = self._error if self._error is not None else ValueError("no selector")
+        contested = [key for key, each in classes.items() if not getattr(each, "general", False)]
+        undecided = tuple(
+            Undecided(pair, "not asked: the table of implementations is wrong") for pair in combinations(contested, 2)
+        )
+        return InterfaceReport(
+            op=self.op,
+            interface=self.interface,
+            implementations=tuple(classes),
+            pairs=Pairs(undecided=len(undecided)),
+            not_lifted=(),
+            findings=table_findings(self.op, self.interface, classes, error),
+            assumed_domains=(),
+            undecided=undecided,
+        )
+
+
+def _implements(kind: Any, face: Any) -> bool:
+    return isinstance(kind, type) and isinstance(face, type) and issubclass(kind, face)
+
+
+def _unlifted(selector: Selector) -> tuple[Unlifted, ...]:
+    failed = dict(selector.not_lifted)
+    if selector.invalid_not_lifted is not None:
+        failed[f"{selector.spec.__name__}.invalid"] = selector.invalid_not_lifted
+    return tuple(Unlifted(key, from_import_root(error.place), error.cause) for key, error in sorted(failed.items()))

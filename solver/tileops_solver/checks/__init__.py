@@ -1,0 +1,1 @@
+"""One file a question that an audit asks of an interface."""

@@ -1,0 +1,1 @@
+"""An audit's report as text and as JSON."""

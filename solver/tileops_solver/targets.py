@@ -1,0 +1,80 @@
+"""What is audited: from a name on the command line, a module or a class to the op classes in it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["TargetError", "named", "op_classes"]
+
+
+class TargetError(Exception):
+    """A target cannot be read."""
+
+
+def named(target: str) -> Any:
+    """The module ``package.module``, or the class ``package.module:Class``.
+
+    Raises:
+        TargetError: it cannot be imported, or the module has no such class.
+    """
+    module_name, _, attribute = target.partition(":")
+    module = _imported(module_name)
+    if not attribute:
+        return module
+    found: Any = module
+    for name in attribute.split("."):
+        found = getattr(found, name, None)
+    if not isinstance(found, type) or not _is_op(found):
+        raise TargetError(
+            f"{target} is no op class: {module_name} has {found!r} there; an op class has kernel_types and interfaces"
+        )
+    return found
+
+
+def op_classes(target: Any) -> tuple[Any, ...]:
+    """The op classes of a module and its sub-modules, each once, but for empty tables; or the op itself.
+
+    Raises:
+        TargetError: a sub-module cannot be imported, or *target* is neither a module nor an op.
+    """
+    if not isinstance(target, types.ModuleType):
+        if not _is_op(target):
+            raise TargetError(
+                f"{target!r} cannot be audited: give an op class with kernel_types and interfaces, a module, "
+                f"or a Selector"
+            )
+        return (target,)
+    found: dict[int, Any] = {}
+    for module in _modules(target):
+        for value in list(vars(module).values()):
+            if isinstance(value, type) and _is_op(value) and _tables(value):
+                found.setdefault(id(value), value)
+    return tuple(sorted(found.values(), key=lambda kind: (kind.__name__, kind.__module__, kind.__qualname__)))
+
+
+def _is_op(value: Any) -> bool:
+    return all(isinstance(getattr(value, member, None), Mapping) for member in ("kernel_types", "interfaces"))
+
+
+def _tables(kind: Any) -> bool:
+    return bool(kind.kernel_types) and bool(kind.interfaces)
+
+
+def _modules(module: types.ModuleType) -> Iterator[types.ModuleType]:
+    yield module
+    for info in sorted(
+        pkgutil.iter_modules(getattr(module, "__path__", ()), f"{module.__name__}."), key=lambda i: i.name
+    ):
+        if info.name.rpartition(".")[2] != "__main__":
+            yield from _modules(_imported(info.name))
+
+
+def _imported(name: str) -> types.ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise TargetError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error

@@ -1,0 +1,240 @@
+"""GQADenseFwdOp on CPU tensors, through the reference, against attention written out in float64."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import tileops.reference
+from tileops.kernels.attention.call_spec import AttentionCall
+from tileops.ops import GQADenseFwdOp
+from tileops.ops.inputs import InputError
+
+
+@pytest.fixture(autouse=True)
+def reference(no_backends: Any) -> None:
+    tileops.reference.install()
+
+
+def tensor(*shape: int, dtype: torch.dtype = torch.float16, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def qkv(
+    batch: int = 2,
+    seq_q: int = 1,
+    seq_kv: int = 33,
+    heads: int = 8,
+    heads_kv: int = 2,
+    dim: int = 64,
+    **kind: Any,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    q = tensor(batch, seq_q, heads, dim, seed=1, **kind)
+    k, v = (tensor(batch, seq_kv, heads_kv, dim, seed=s, **kind) for s in (2, 3))
+    return q, k, v
+
+
+def expected(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    is_causal: bool = False,
+    sm_scale: float | None = None,
+    softcap: float = 0.0,
+) -> torch.Tensor:
+    """One query and one head at a time."""
+    batch, seq_q, heads, dim = q.shape
+    seq_kv, heads_kv = k.shape[1], k.shape[2]
+    out = torch.zeros(q.shape, dtype=torch.float64)
+    for b in range(batch):
+        for h in range(heads):
+            kv = h // (heads // heads_kv)
+            for i in range(seq_q):
+                last = seq_kv - seq_q + i + 1 if is_causal else seq_kv
+                if last <= 0:
+                    continue
+                scores = (k[b, :last, kv].double() @ q[b, i, h].double()) * (sm_scale or 1 / math.sqrt(dim))
+                if softcap:
+                    scores = softcap * torch.tanh(scores / softcap)
+                out[b, i, h] = torch.softmax(scores, 0) @ v[b, :last, kv].double()
+    return out
+
+
+def assert_rounded(result: torch.Tensor, exact: torch.Tensor) -> None:
+    torch.testing.assert_close(result.double(), exact, rtol=torch.finfo(result.dtype).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("seq_kv", [1, 2, 33])
+@pytest.mark.parametrize(("heads", "heads_kv"), [(1, 1), (8, 2), (5, 5), (7, 1)])
+def test_decode_matches_float64(dtype: torch.dtype, seq_kv: int, heads: int, heads_kv: int) -> None:
+    q, k, v = qkv(seq_kv=seq_kv, heads=heads, heads_kv=heads_kv, dtype=dtype)
+    result = GQADenseFwdOp()(q, k, v)
+    assert (result.dtype, result.shape, result.is_contiguous()) == (dtype, q.shape, True)
+    assert_rounded(result, expected(q, k, v))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"is_causal": True}, {"sm_scale": 0.3}, {"softcap": 5.0}, {"is_causal": True, "softcap": 2.0}],
+    ids=str,
+)
+@pytest.mark.parametrize("seq_q", [1, 3])
+def test_every_option_is_what_it_says(options: Any, seq_q: int) -> None:
+    q, k, v = qkv(seq_q=seq_q)
+    assert_rounded(GQADenseFwdOp(**options)(q, k, v), expected(q, k, v, **options))
+
+
+def test_two_ops_with_other_options_do_not_share_kernels() -> None:
+    q, k, v = qkv(seq_q=3)
+    for options in ({}, {"is_causal": True}, {}):
+        assert_rounded(GQADenseFwdOp(**options)(q, k, v), expected(q, k, v, **options))
+
+
+def test_a_window_hides_the_keys_before_it() -> None:
+    q, k, v = qkv(seq_kv=9)
+    result = GQADenseFwdOp(window_size_left=3)(q, k, v)
+    assert_rounded(result, expected(q, k[:, 5:], v[:, 5:]))
+
+
+def test_views_give_the_right_answer_and_stay_as_they_are() -> None:
+    q, k, v = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in qkv(seq_q=2))
+    both = torch.stack([k, v], dim=3)
+    k, v = both[..., 0, :], both[..., 1, :]
+    assert not any(t.is_contiguous() for t in (q, k, v))
+    before = both.clone()
+    assert_rounded(GQADenseFwdOp()(q, k, v), expected(q, k, v))
+    assert torch.equal(both, before)
+
+
+def test_a_kernel_gets_contiguous_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    layouts: list[bool] = []
+
+    def forward(self: Any, *tensors: torch.Tensor) -> torch.Tensor:
+        layouts.extend(each.is_contiguous() for each in tensors)
+        return tensors[0]
+
+    op = GQADenseFwdOp()
+    monkeypatch.setattr(tileops.reference.GQADenseReferenceKernel, "forward", forward)
+    op(*(t.transpose(1, 2).contiguous().transpose(1, 2) for t in qkv(seq_q=2)))
+    assert layouts == [True, True, True]
+
+
+def test_the_call_has_the_sizes_of_the_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    op = GQADenseFwdOp(is_causal=True, sm_scale=0.5, softcap=3.0, window_size_left=7, window_size_right=6)
+    monkeypatch.setattr(op, "kernel_for", lambda interface, call: calls.append(call) or (lambda q, k, v: q))
+    op(*qkv(batch=2, seq_q=3, seq_kv=33, heads=8, heads_kv=4, dim=16))
+    assert calls == [
+        AttentionCall(
+            batch=2,
+            heads=8,
+            heads_kv=4,
+            dim=16,
+            max_seqlen_q=3,
+            seqlen_kv=33,
+            dtype=torch.float16,
+            is_causal=True,
+            sm_scale=0.5,
+            softcap=3.0,
+            window_size_left=7,
+            window_size_right=6,
+            device=torch.device("cpu"),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"batch": 0},
+        {"seq_q": 0},
+        {"dim": 0},
+        {"heads": 0},
+        {"heads": 0, "heads_kv": 0},
+        {"batch": 0, "seq_kv": 0},
+    ],
+    ids=str,
+)
+def test_an_empty_result_comes_at_once_and_chooses_nothing(sizes: Any) -> None:
+    op = GQADenseFwdOp()
+    q, k, v = qkv(**sizes)
+    result = op(q, k, v)
+    assert (result.shape, result.dtype) == (q.shape, q.dtype)
+    assert op.cache_info().misses == 0
+
+
+def test_queries_over_no_keys_are_an_ordinary_call() -> None:
+    op = GQADenseFwdOp()
+    q, k, v = qkv(seq_kv=0)
+    assert torch.equal(op(q, k, v), torch.zeros_like(q))
+    assert op.cache_info().misses == 1
+
+
+def test_more_causal_queries_than_keys_leave_the_first_ones_zero() -> None:
+    q, k, v = qkv(seq_q=5, seq_kv=3)
+    result = GQADenseFwdOp(is_causal=True)(q, k, v)
+    assert_rounded(result, expected(q, k, v, is_causal=True))
+    assert not result[:, :2].any()
+
+
+def swapped(**changes: Any) -> tuple[Any, Any, Any]:
+    tensors = dict(zip("qkv", qkv(), strict=True))
+    tensors.update({name: change(tensors[name]) for name, change in changes.items()})
+    return tensors["q"], tensors["k"], tensors["v"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"q": lambda t: t[0]}, r"q has shape \(1, 8, 64\): pass \(batch, seq, heads, dim\)"),
+        ({"k": lambda t: t[None]}, "k has shape"),
+        ({"v": lambda t: t.bfloat16()}, "v is torch.bfloat16 and q is torch.float16"),
+        ({"k": lambda t: t.to("meta")}, "k is on meta and q on cpu"),
+        ({"v": lambda t: t[:, :-1]}, "keys and values have one shape"),
+        ({"k": lambda t: t[:1], "v": lambda t: t[:1]}, "they differ in batch or dim"),
+        ({"q": lambda t: t[..., :32]}, "they differ in batch or dim"),
+        ({"q": lambda t: t[:, :, :7]}, "k has 2 heads and q 7: the heads of q are a multiple"),
+        ({"k": lambda t: t[:, :, :0], "v": lambda t: t[:, :, :0]}, "k has 0 heads and q 8"),
+    ],
+)
+def test_tensors_that_do_not_go_together_are_named_with_their_values(changes: Any, fragment: str) -> None:
+    with pytest.raises(InputError, match=fragment) as error:
+        GQADenseFwdOp()(*swapped(**changes))
+    assert error.value.op == "GQADenseFwdOp"
+
+
+def test_what_is_no_tensor_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match=r"k is None, a NoneType: pass a torch\.Tensor"):
+        GQADenseFwdOp()(*swapped(k=lambda t: None))
+
+
+@pytest.mark.parametrize(
+    ("options", "fragment"),
+    [
+        ({"softcap": -1.0}, "softcap"),
+        ({"softcap": float("inf")}, "softcap"),
+        ({"sm_scale": float("nan")}, "sm_scale"),
+        ({"window_size_left": -2}, "window_size_left"),
+    ],
+)
+def test_options_that_no_call_may_have_are_refused_at_construction(options: Any, fragment: str) -> None:
+    with pytest.raises(ValueError, match=fragment):
+        GQADenseFwdOp(**options)
+
+
+def test_a_float64_query_is_refused() -> None:
+    with pytest.raises(ValueError, match="is outside the domain of dtype"):
+        GQADenseFwdOp()(*qkv(dtype=torch.float64))
+
+
+def test_without_a_backend_a_cpu_call_says_what_to_do(no_backends: Any) -> None:
+    from tileops.backend import registry
+
+    registry.restore({})
+    with pytest.raises(RuntimeError, match=r"in-tree kernels do not run on cpu.*tileops.reference.install\(\)"):
+        GQADenseFwdOp()(*qkv())

@@ -1,0 +1,52 @@
+"""What ops check of the tensors they are given, before a kernel is chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["InputError", "require_alike", "require_tensor"]
+
+
+class InputError(ValueError):
+    """Tensors that an op cannot take.
+
+    Attributes:
+        op: Name of the op class.
+        argument: The argument at fault.
+        found: What it has (a shape, dtype or device).
+        expected: What it should have; None where many things would do.
+    """
+
+    def __init__(self, op: object, argument: str, message: str, *, found: Any = None, expected: Any = None) -> None:
+        name = type(op).__name__
+        super().__init__(f"{name}: {argument} {message}")
+        self.op = name
+        self.argument = argument
+        self.found = found
+        self.expected = expected
+
+
+def require_tensor(op: object, argument: str, value: object) -> None:
+    """Check that *value* is a tensor.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{type(op).__name__}: {argument} is {value!r}, a {type(value).__name__}: pass a torch.Tensor")
+
+
+def require_alike(op: object, argument: str, tensor: torch.Tensor, other: str, like: torch.Tensor) -> None:
+    """Check that *tensor* has the dtype of *like* and lives where it does.
+
+    Raises:
+        InputError: it does not.
+    """
+    if tensor.dtype != like.dtype:
+        message = f"is {tensor.dtype} and {other} is {like.dtype}: convert one with .to({like.dtype})"
+        raise InputError(op, argument, message, found=tensor.dtype, expected=like.dtype)
+    if tensor.device != like.device:
+        message = f"is on {tensor.device} and {other} on {like.device}: move one with .to({str(like.device)!r})"
+        raise InputError(op, argument, message, found=tensor.device, expected=like.device)
