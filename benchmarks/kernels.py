@@ -57,7 +57,7 @@ def host_us(work: Callable[[], Any], calls: int = 300) -> float:
 
 
 def copy_bandwidth() -> float:
-    """Bytes read and written by a device copy, in bytes a microsecond; called, since a graph replays it as a slower memcpy."""
+    """Bytes read and written by a device copy, a microsecond. Called: a graph replays it as a slower memcpy."""
     source = torch.empty(2**31, dtype=torch.uint8, device=CUDA)
     target = torch.empty_like(source)
     return 2 * source.numel() / (float(do_bench(lambda: target.copy_(source), return_mode="median")) * 1e3)
