@@ -57,6 +57,7 @@ EVALUATE: Final[Mapping[str, Callable[[Expr, Sequence[Any], Values], Any]]] = {
     "or": lambda e, args, values: any(args),
 }
 
+
 @functools.lru_cache(4096)
 def _order(expr: Expr) -> tuple[Expr, ...]:
     return tuple(walk(expr))

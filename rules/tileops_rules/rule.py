@@ -94,7 +94,13 @@ class Predicate:
                 self.domain.fields[name].read(getattr(call, name), values)
             except Outside as outside:
                 raise OutsideDomain.of(outside.slot, outside.value) from None
-        return bool(evaluate(self.expr, values))
+        try:
+            return bool(evaluate(self.expr, values))
+        except ZeroDivisionError:
+            absent = next((path for path in paths_of(self.expr) if path not in values), None)
+            if absent is None:
+                raise
+            raise OutsideDomain.of(self.domain.slots[absent], None) from None
 
     def __str__(self) -> str:
         return str(self.expr)

@@ -24,6 +24,7 @@ from tileops_rules.expr import Expr, Path
 from tileops_solver import z3_backend
 from tileops_solver.answer import InconsistencyError
 from tileops_solver.codes import Codes, codes_of
+from tileops_solver.definite import definitely
 from tileops_solver.encode import Encoder, bits_cost, code_range
 from tileops_solver.narrowing import Narrowed, narrow
 
@@ -115,7 +116,7 @@ class Question:
     """Is there an assignment of the slots of *domain* for which *expr* holds?
 
     Attributes:
-        expr: The question.
+        expr: The question, which holds only where it has an answer.
         domain: Where its slots range.
         codes: The slots that it reads, and what their codes stand for.
         known: What the question forces by itself, or None where it cannot hold.
@@ -129,10 +130,10 @@ class Question:
             domain: Where its slots range.
             apart: As for :func:`~tileops_solver.codes.codes_of`.
         """
-        self.expr = expr
+        self.expr = definitely(expr, domain)
         self.domain = domain
-        self.codes: dict[Path, Codes] = codes_of(expr, domain, apart)
-        self.known: Narrowed | None = narrow(expr, domain, self.codes)
+        self.codes: dict[Path, Codes] = codes_of(self.expr, domain, apart)
+        self.known: Narrowed | None = narrow(self.expr, domain, self.codes)
         self._frames: list[list[_Constraint]] = [[]]
         self._stage: _Stage | None = None
         self._stages = self._arithmetics()

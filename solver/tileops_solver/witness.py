@@ -8,8 +8,9 @@ alone, whatever solutions z3 happens to give; they only say where to look first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from tileops_rules.archs import KNOWN_ARCHS
@@ -135,38 +136,38 @@ class _Search:
         return best
 
     def _fixed(self, path: Path, best: dict[Path, int]) -> dict[Path, int]:
-        """*best* with the first possible code at *path*, which is then required.
-
-        Of a slot's codes, ``excluded`` below are known to be impossible: those before them in order.
-        """
+        """*best*, or a solution with an earlier code at *path*: the first possible one, which is then required."""
         question = self._question
         order = _Order(*self._range(path), self._preferred(path, best))
         excluded = 0
-        while (place := order.place(best[path])) > excluded:
-            guess = self._guess(path, best, order, excluded)
-            if guess is not None:
-                best = guess
-                place = order.place(best[path])
-            # Everything before the best code at once, then half of it: mostly the first question is the last.
-            for end in (place, excluded + (place - excluded) // 2):
-                spans = list(order.spans(excluded, end))
-                if not spans:
-                    excluded = max(excluded, end)
-                    continue
-                with question.level():
-                    question.require(path, *spans)
-                    reply = question.check()
-                if reply.outcome is Outcome.POSSIBLE:
-                    best = dict(reply.codes)
-                    place = order.place(best[path])
-                elif reply.outcome is Outcome.IMPOSSIBLE:
-                    excluded = end
-                else:
-                    excluded = place
-                if excluded >= place:
-                    break
+        halve = False
+        while True:
+            best = self._guess(path, best, order, excluded) or best
+            place = order.place(best[path])
+            if place <= excluded:
+                break
+            # Everything before the best code at once, then half of it, in turn: mostly the first check is the last.
+            end = excluded + (place - excluded + 1) // 2 if halve else place
+            halve = not halve
+            outcome, codes = self._between(path, order.spans(excluded, end))
+            if outcome is Outcome.UNKNOWN:
+                break
+            if outcome is Outcome.POSSIBLE:
+                best = codes
+            else:
+                excluded = end
         question.require(path, (best[path], best[path]))
         return best
+
+    def _between(self, path: Path, spans: Iterable[Span]) -> tuple[Outcome, dict[Path, int]]:
+        """Whether the slot can have a code in *spans*, and a solution in which it does."""
+        inside = list(spans)
+        if not inside:
+            return Outcome.IMPOSSIBLE, {}
+        with self._question.level():
+            self._question.require(path, *inside)
+            reply = self._question.check()
+        return reply.outcome, dict(reply.codes)
 
     def _range(self, path: Path) -> Span:
         known = self._question.known
@@ -174,10 +175,14 @@ class _Search:
         return (codes.lo, codes.hi) if known is None else code_range(path, codes, known)
 
     def _preferred(self, path: Path, best: Mapping[Path, int]) -> int:
-        """The code to have where any will do: facts of a device follow the arch, fixed before them."""
+        """The code to have where any will do: facts of a device follow the arch, where that is fixed before."""
         codes = self._question.codes[path]
-        usual = _usual_facts(self._domain, self._question.values(best)).get(path)
-        return usual if type(usual) is int and not codes.values else codes.preferred
+        if codes.values:
+            return codes.preferred
+        before = takewhile(lambda each: each != path, self._question.codes)
+        fixed = {each: self._question.codes[each].value(best[each]) for each in before}
+        usual: int = _usual_facts(self._domain, fixed).get(path, codes.preferred)
+        return usual
 
     def _guess(self, path: Path, best: Mapping[Path, int], order: _Order, excluded: int) -> dict[Path, int] | None:
         """A better solution that differs from *best* at *path* only, where a threshold gives one."""
@@ -198,8 +203,7 @@ class _Search:
 class _Order:
     """The codes of a slot from the first choice to the last: the preferred one, 0, 1, 2, ..., -1, -2, ...
 
-    A place counts from 0. Codes run from *lo* to *hi*; where the preferred one is outside them it is no
-    choice.
+    Places count from 0. Codes run from *lo* to *hi*; a preferred one outside is no choice.
     """
 
     lo: int
@@ -220,7 +224,7 @@ class _Order:
         return max(0, self.hi - self._first + 1)
 
     def place(self, code: int) -> int:
-        """Where *code* stands. The preferred code has a second place, in its row, that is never answered."""
+        """Where *code* stands. The preferred one stands first; its place in the row of numbers is left empty."""
         if code == self.preferred:
             return 0
         return 1 + code - self._first if code >= 0 else 1 + self._upwards + min(self.hi, -1) - code

@@ -118,6 +118,10 @@ def test_a_predicate_lists_its_fields_and_stays_with_its_class() -> None:
 def test_outside_its_domain_a_predicate_says_nothing() -> None:
     with pytest.raises(OutsideDomain):
         (c.n >= 3)(Call(n=-1))
+    on_cuda = lift(lambda call: None if call.window > 3 else "narrow", Call).serves
+    assert not on_cuda(Call(window=None))
+    with pytest.raises(OutsideDomain, match="None is outside the domain of window"):
+        type(on_cuda)(on_cuda.domain, E.at_most(E.integer(("window",)), 3))(Call(window=None))
 
 
 def test_an_unknown_field_is_an_attribute_error_with_the_names() -> None:

@@ -159,6 +159,9 @@ R = fields(Rich)
         (R.either == "x", {"either": "x"}),
         (R.shape.length == 3, {"shape": (0, 0, 0)}),
         ((R.shape.length == 2) & (R.shape[0] * R.shape[1] >= 35) & (R.shape[0] >= 2), {"shape": (2, 18)}),
+        (R.shape[1] >= 5, {"shape": (0, 5)}),
+        (~(R.shape[1] >= 5), {"shape": (0, 0)}),
+        ((R.shape[0] == 7) | (R.text == "z"), {"shape": (7,)}),
         ((R.pair[0] != 3) & (R.pair[1] == True), {"pair": (0, True)}),  # noqa: E712 - a predicate
         ((R.tile.rows > 64) & (R.tile.kind == "tall"), {"tile": Tile(65, "tall")}),
         (R.level > 8, {"level": 16}),
@@ -183,6 +186,7 @@ def test_every_kind_of_field_is_realised(predicate: Predicate, expected: dict[st
         (R.scale > math.inf) | (R.scale < -math.inf),
         (R.scale > 1.0) & (R.scale < math.nextafter(1.0, 2.0)),
         R.shape.length > 8,
+        (R.shape[3] >= 0) & (R.shape.length == 3),
     ],
     ids=str,
 )
