@@ -144,7 +144,7 @@ class Writer:
         if slot.sort == "str":
             return f"type({variable}) is not str"
         if slot.sort == "float":
-            wrong = f"type({variable}) is not float and type({variable}) is not int"
+            wrong = f"type({variable}) is not float"
             if slot.lo is not None:
                 wrong += f" or not {variable} >= {self.name(slot.lo)}"
             if slot.hi is not None:

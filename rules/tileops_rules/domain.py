@@ -230,7 +230,7 @@ class _Annotations:
     def _float(self, path: Path, default: Any, notes: tuple[Any, ...]) -> Shape:
         limits = next((n for n in notes if isinstance(n, Range)), None)
         lo, hi = (None, None) if limits is None else (limits.lo, limits.hi)
-        standing = default if type(default) in (int, float) else None
+        standing = float(default) if type(default) in (int, float) else None
         return FloatShape(path, Slot(path, "float", lo, hi, declared=limits is not None, default=standing))
 
     def _device(self, hint: Any, path: Path) -> Shape:

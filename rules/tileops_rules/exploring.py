@@ -16,11 +16,12 @@ from tileops_rules.evaluating import evaluate
 from tileops_rules.expr import Expr, Path, constant, integer, paths_of
 from tileops_rules.facts import Facts
 from tileops_rules.integers import IntSymbol
-from tileops_rules.outcome import Fill, Outcome, Template, Unrepeatable, raised, returned
+from tileops_rules.outcome import MARK_END, MARK_START, Fill, Outcome, Template, Unrepeatable, raised, returned
 from tileops_rules.shapes import IntShape, RecordShape, Shape, Slot
 from tileops_rules.standin import TABLE_LIMIT, StandIn
 from tileops_rules.symbolic_call import GivenUp, SymbolicCall
 from tileops_rules.symbols import symbol_of, symbols_in
+from tileops_rules.texts import look_at_text
 from tileops_rules.tree import Growing, Tree, frozen
 from tileops_rules.views import Views
 from tileops_rules.watch import Watch
@@ -32,6 +33,9 @@ PATH_BUDGET: Final = 20_000
 
 _QUESTIONS_A_PATH: Final = 600
 _QUESTIONS_IN_ALL: Final = 400_000
+_ANSWERS_A_PATH: Final = 20_000
+_ANSWERS_IN_ALL: Final = 1_000_000
+"""Answers, the repeated and the settled ones included: a million take two to four seconds."""
 
 _STAND_INS: Final = (
     "IntSymbol",
@@ -41,6 +45,9 @@ _STAND_INS: Final = (
     "DeviceSymbol",
     "SymbolicCall",
     "ClassView",
+    "_SetView",
+    "_DictView",
+    "_ModuleView",
 )
 
 _HERE: Final = str(FilePath(__file__).parent)
@@ -107,7 +114,9 @@ class Explorer:
         self._facts = Facts(domain.slots)
         self._picked: dict[Path, Any] = {}
         self._asked = 0
+        self._answered = 0
         self._looked_at: set[Any] = set()
+        self._read: dict[Path, Shape] = {}
         self._questions: dict[tuple[Callable[..., Expr], tuple[Any, ...]], Expr] = {}
         self._combined: dict[tuple[Any, ...], Any] = {}
         self._integers: dict[Path, IntSymbol] = {}
@@ -128,10 +137,12 @@ class Explorer:
         self._picked = dict(self._alone)
         while True:
             paths += 1
-            if paths > self.budget or self._asked > _QUESTIONS_IN_ALL:
+            self._answered += len(self._trace)
+            if paths > self.budget or self._asked > _QUESTIONS_IN_ALL or self._answered > _ANSWERS_IN_ALL:
                 raise NotLifted(
                     *place,
-                    f"over the budget of {self.budget} paths ({paths - 1} explored, {self._asked} questions asked): "
+                    f"over the budget of {self.budget} paths ({paths - 1} explored, {self._asked} questions asked, "
+                    f"{self._answered} answers given): "
                     f"state the region by fewer independent conditions",
                 )
             self._here.outcome = self._run(body, call, place)
@@ -140,12 +151,12 @@ class Explorer:
 
     def _run(self, body: Callable[[Any], Any], call: SymbolicCall, place: tuple[str, int]) -> Outcome | None:
         self._cursor = 0
+        self._symbols: dict[Path, Any] = {}
         outcome: Outcome | None = None
         try:
-            with self._watch:
+            with self._watch.over(self._swallowed if self.views.catches else None):
                 self._resume()
                 value = body(call)
-            outcome = self._returned(value, place)
         except GivenUp as error:
             if self.refusal is None:
                 self.refusal = (
@@ -162,6 +173,8 @@ class Explorer:
         except BaseException:
             if self.refusal is None:
                 raise
+        else:
+            outcome = self._returned(value, place)
         if self.refusal is not None:
             raise NotLifted(*self.refusal)
         if self._cursor != len(self._trace):
@@ -174,18 +187,25 @@ class Explorer:
         try:
             if isinstance(type(value), type) and issubclass(type(value), StandIn):
                 return returned(value._fill("", ""), self._template)
-            if next(symbols_in(value), None) is not None:
-                raise Unrepeatable(f"{type(value).__name__} made of fields")
+            if type(value) is SymbolicCall or next(symbols_in(value), None) is not None:
+                raise Unrepeatable(f"{value.__class__.__name__} made of fields")
             return returned(value, self._template)
         except Unrepeatable as error:
             raise NotLifted(*place, f"returns a {error}: return None, or the reason as a text") from error
 
+    def _swallowed(self, frame: Any, error: BaseException) -> None:
+        """Note an exception that a stand-in caused, even where the rule catches it."""
+        if self.refusal is None and isinstance(error, Exception):
+            text = str.__str__(str(error))
+            if any(name in text for name in _STAND_INS):
+                self.refusal = (*_rule_place(frame), f"a stand-in reached code that takes no stand-ins: {text}")
+
     def _raised(self, error: Exception) -> Outcome:
-        text = str(error)
+        text = str.__str__(str(error))
         if any(name in text for name in _STAND_INS):
             file, line = _place_of_traceback(error)
             self.refusal = (file, line, f"a stand-in reached code that takes no stand-ins: {text}")
-        return raised(error)
+        return raised(error, text)
 
     def _next(self) -> bool:
         """Go to the next branch that was not explored; False where there is none."""
@@ -227,6 +247,8 @@ class Explorer:
                 self.refuse("asks other questions when it is run again: a rule is a function of the call alone")
             self._cursor += 1
             return answer
+        if len(self._trace) >= _ANSWERS_A_PATH:
+            self.refuse(f"over {_ANSWERS_A_PATH} answers on one path: does a loop run over a field or a long range?")
         answer = find(key)
         self._looked_at.add(key)
         self._trace.append((key, answer))
@@ -356,15 +378,47 @@ class Explorer:
         if index is None:
             index = self._fills[fill] = len(self._marks)
             self._marks.append(fill)
-        made = Mark(f"\ue000{index}\ue001")
+        self._watch.pause()
+        try:
+            self._check_text(fill)
+        finally:
+            self._resume()
+        made = Mark(f"{MARK_START}{index}{MARK_END}")
         made.explorer, made.fill = self, fill
         return made
 
+    def _check_text(self, fill: Fill) -> None:
+        """Refuse where a function that is running looks at the text that is being made."""
+        frame: Any = sys._getframe(2)
+        bare = fill.source == "object" and fill.conversion != "r"
+        while frame is not None and frame.f_code is not _RUN:
+            if not frame.f_code.co_filename.startswith(_HERE):
+                look = look_at_text(frame.f_code, frame.f_lasti, may_be_empty=bare)
+                if look is not None:
+                    self.give_up(
+                        frame.f_code.co_filename,
+                        frame.f_lineno or 0,
+                        f"the text of {fill.text} is looked at, by {look}: compare the field itself",
+                    )
+            frame = frame.f_back
+
     def symbol(self, shape: Shape) -> Any:
         """The stand-in of a field."""
+        found = self._symbols.get(shape.path, self)
+        if found is self:
+            self._watch.pause()
+            try:
+                found = self._symbols[shape.path] = symbol_of(self, shape)
+                self._read[shape.path] = shape
+            finally:
+                self._resume()
+        return found
+
+    def unwatched(self, make: Callable[..., Any], *args: Any) -> Any:
+        """``make(*args)``, this package's own work."""
         self._watch.pause()
         try:
-            return symbol_of(self, shape)
+            return make(*args)
         finally:
             self._resume()
 
@@ -380,8 +434,8 @@ class Explorer:
         return SymbolicCall(self, shape.cls, dict(shape.parts))
 
     def touched(self) -> frozenset[Path]:
-        """The slots that some answer depended on, whether it was asked or settled by the domain."""
-        found: set[Path] = set()
+        """The slots that were read, and those that some answer depended on, asked or settled by the domain."""
+        found = {slot.path for shape in self._read.values() for slot in shape.slots()}
         for key in self._looked_at:
             if isinstance(key, Slot):
                 found.add(key.path)
@@ -390,13 +444,16 @@ class Explorer:
         return frozenset(found)
 
     def _template(self, text: str) -> Any:
-        if "\ue000" not in text:
+        if MARK_START not in text:
             return text
         parts: list[str | Fill] = []
-        for piece in text.split("\ue000"):
-            number, mark, rest = piece.partition("\ue001")
+        for piece in text.split(MARK_START):
+            number, mark, rest = piece.partition(MARK_END)
             parts.extend([self._marks[int(number)], rest] if mark else [piece])
         return Template(tuple(p for p in parts if p != ""))
+
+
+_RUN: Final = Explorer._run.__code__
 
 
 def _rule_place(frame: Any = None) -> tuple[str, int]:

@@ -124,9 +124,10 @@ class IntSymbol(StandIn):
         left, right = (right, self._expr) if swap else (self._expr, right)
         if self._asks.decide(E.equals(right, 0)):
             raise ZeroDivisionError("division by zero")
+        shown = (left, right)
         if not self._asks.decide(E.negation(E.at_most(right, 0))):
             left, right = E.scale(left, -1), E.scale(right, -1)
-        return RatioSymbol(self._asks, left, right)
+        return RatioSymbol(self._asks, left, right, shown)
 
     def __pow__(self, exponent: Any, modulus: Any = None) -> Any:
         if type(exponent) is not int or modulus is not None or not 0 <= exponent <= _LARGEST_POWER:
@@ -310,19 +311,22 @@ class RatioSymbol(StandIn):
     on the lower side of the midpoint between ``c`` and the next float.
     """
 
-    __slots__ = ("_left", "_right")
+    __slots__ = ("_left", "_right", "_shown")
+    _sample = 0.0
 
-    def __init__(self, asks: Asks, left: Expr, right: Expr) -> None:
+    def __init__(self, asks: Asks, left: Expr, right: Expr, shown: tuple[Expr, Expr]) -> None:
         self._asks = asks
         self._left = left
         self._right = right
+        self._shown = shown
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return float
 
     def _fill(self, conversion: str, spec: str) -> Fill:
-        return Fill("ratio", f"({self._left}) / ({self._right})", (self._left, self._right), (), conversion, spec)
+        left, right = self._shown
+        return Fill("ratio", f"({left}) / ({right})", self._shown, (), conversion, spec)
 
     def _at_most(self, limit: float) -> Expr:
         if math.isinf(limit):

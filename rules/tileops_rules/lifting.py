@@ -13,7 +13,7 @@ from tileops_rules.errors import NotLifted
 from tileops_rules.exploring import PATH_BUDGET, Explorer
 from tileops_rules.rule import Rule
 from tileops_rules.symbolic_call import GivenUp
-from tileops_rules.views import ClassView, package_of
+from tileops_rules.views import package_of
 from tileops_rules.watch import collector_paused
 
 __all__ = ["PATH_BUDGET", "lift"]
@@ -85,7 +85,7 @@ def lift(
     except GivenUp:
         raise NotLifted(*(explorer.refusal or (*place, "cannot be copied"))) from None
     if isinstance(bound, type):
-        bound = ClassView(explorer.views, bound)
+        bound = explorer.views.class_view(bound)
     first = () if bound is None else (bound,)
     with collector_paused:
         tree, paths = explorer.explore(lambda call: copy(*first, *args, call, **more), place)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tileops_rules.evaluating import evaluate
 from tileops_rules.expr import Expr, Path, exact_key
 
-__all__ = ["Fill", "Outcome", "Returned", "Template", "Unrepeatable", "raised", "returned"]
+__all__ = ["MARK_END", "MARK_START", "Fill", "Outcome", "Returned", "Template", "Unrepeatable", "raised", "returned"]
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,11 @@ Outcome = Returned | Raised
 _PLAIN: Final = (str, int, float, bool, bytes, type(None), enum.Enum)
 
 
+MARK_START: Final = "\ue000"
+MARK_END: Final = "\ue001"
+"""Characters of the private use area around the number of a place, while a text is being made on a path."""
+
+
 class Unrepeatable(Exception):
     """A returned value that is made afresh on each call and so cannot stand for the next one."""
 
@@ -145,6 +150,6 @@ def returned(value: Any, template: Callable[[str], Any]) -> Returned:
     raise Unrepeatable(type(value).__name__)
 
 
-def raised(error: BaseException) -> Raised:
-    """The outcome of an exception."""
-    return Raised(type(error), str(error))
+def raised(error: BaseException, text: str) -> Raised:
+    """The outcome of an exception, with its text."""
+    return Raised(type(error), text)

@@ -13,7 +13,7 @@ from tileops_rules.evaluating import evaluate
 from tileops_rules.expr import Expr, Path, conjunction, disjunction, negation, paths_of
 from tileops_rules.outcome import Raised, Returned, Template
 from tileops_rules.replay import calls_near
-from tileops_rules.shapes import Outside
+from tileops_rules.shapes import FloatShape, Outside
 from tileops_rules.tree import Leaf, Tree, condition, follow, leaves
 
 __all__ = ["Predicate", "Rule"]
@@ -90,8 +90,9 @@ class Predicate:
             raise TypeError(f"this predicate speaks of {self.spec.__name__}, not of {type(call).__name__}")
         values: dict[Path, Any] = {}
         for name in self.fields:
+            shape, value = self.domain.fields[name], getattr(call, name)
             try:
-                self.domain.fields[name].read(getattr(call, name), values)
+                shape.read(float(value) if isinstance(shape, FloatShape) and type(value) is int else value, values)
             except Outside as outside:
                 raise OutsideDomain.of(outside.slot, outside.value) from None
         try:
@@ -253,7 +254,8 @@ class Rule:
             raise NotLifted(
                 self.file,
                 self.line,
-                f"gives something else than its tree on {call!r}: it is no function of the call alone",
+                f"gives something else than its tree on {call!r}: "
+                f"it is no function of the call alone, or it compares classes or fields by identity",
                 call=call,
             )
         return self

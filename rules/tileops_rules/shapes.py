@@ -83,7 +83,7 @@ class Slot:
             key = exact_key(value)
             return any(exact_key(option) == key for option in self.values)
         if self.sort == "float":
-            if kind is not float and kind is not int:
+            if kind is not float:
                 return False
             if self.lo is None and self.hi is None:
                 return True
@@ -110,7 +110,8 @@ class Outside(Exception):
             and not _is_plain_int(value)
             and slot.lo <= int(value) <= slot.hi
         )
-        self.enforced = slot.declared and not number_inside
+        integer_inside = slot.sort == "float" and type(value) is int and slot.holds(float(value))
+        self.enforced = slot.declared and not number_inside and not integer_inside
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ class IntShape(_OneSlot):
 
 @dataclass(frozen=True)
 class FloatShape(_OneSlot):
-    """A float; an int counts where Python would take one."""
+    """A float; a call with an int there is left to the original, since Python tells the two apart."""
 
     def kind_of(self, value: Any) -> bool:
         return type(value) in (int, float)

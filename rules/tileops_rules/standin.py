@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn, Protocol
 
 from tileops_rules.expr import Expr
-from tileops_rules.outcome import Fill
+from tileops_rules.outcome import MARK_START, Fill
 from tileops_rules.shapes import IntShape, RecordShape, Slot
 
 __all__ = ["FLOAT_ARITHMETIC", "TABLE_LIMIT", "Asks", "StandIn", "refuse_all", "type_error"]
@@ -26,6 +26,9 @@ class Asks(Protocol):
     def combined(self, combine: Any, left: Expr, right: Expr | int, swap: bool) -> Any:
         """The stand-in, or the number, of ``combine(left, right)``, the other way round where *swap* says so."""
 
+    def unwatched(self, make: Any, *args: Any) -> Any:
+        """``make(*args)``, this package's own work."""
+
     def pick(self, slot: Slot) -> Any:
         """The value of a finite slot on this path."""
 
@@ -34,6 +37,9 @@ class Asks(Protocol):
 
     def refuse(self, cause: str) -> NoReturn:
         """Give the rule up at the place in it that is running."""
+
+    def give_up(self, file: str, line: int, cause: str) -> NoReturn:
+        """Give the rule up at a place that is not running."""
 
     def mark(self, fill: Fill) -> Any:
         """A text that stands for a place in a reason."""
@@ -50,6 +56,8 @@ class StandIn:
 
     __slots__ = ("_asks",)
     _asks: Asks
+    _sample: Any = 0
+    """A value of the type stood for: what Python refuses to format, it refuses for this one."""
 
     def _fill(self, conversion: str, spec: str) -> Fill:
         raise TypeError(type(self))
@@ -62,6 +70,9 @@ class StandIn:
         return text
 
     def __format__(self, spec: str) -> str:
+        if type(spec) is str and MARK_START in spec:
+            self._asks.refuse(f"{self._name()} is formatted with a width or precision that is itself a field")
+        format(self._sample, spec)
         return str.__str__(self._mark("", spec))
 
     def __str__(self) -> str:

@@ -59,6 +59,16 @@ class SymbolicCall:
         explorer: ExploresCalls = self.__explorer
         explorer.refuse(f"the whole call is passed to {operation}: ask for its fields instead")
 
+    def __bool__(self) -> bool:
+        for name in ("__bool__", "__len__"):
+            if getattr(self.__spec, name, None) is not None:
+                return bool(self.__getattr__(name)())
+        return True
+
+    def __len__(self) -> int:
+        length: int = self.__getattr__("__len__")()
+        return length
+
     def __eq__(self, other: object) -> bool:
         self.__refuse("==")
 

@@ -51,6 +51,7 @@ class FloatSymbol(_SlotSymbol):
     """A float field; it compares with constants, and with itself to find NaN."""
 
     __slots__ = ()
+    _sample = 0.0
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -95,6 +96,7 @@ class StrSymbol(_SlotSymbol):
     """A string field; it compares with constants."""
 
     __slots__ = ()
+    _sample = ""
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -146,6 +148,8 @@ refuse_all(
 
 class DeviceSymbol(_SlotSymbol):
     """A device: only its type has a symbolic answer."""
+
+    _sample = ""
 
     __slots__ = ("_slot",)
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from tileops_rules.integers import IntSymbol
-from tileops_rules.standin import TABLE_LIMIT, Asks, StandIn
+from tileops_rules.standin import TABLE_LIMIT, Asks
 from tileops_rules.symbols import StrSymbol, symbols_in
 
 __all__ = ["ClassView", "Views", "package_of"]
@@ -71,20 +71,69 @@ class _Table:
         return repr(self._real)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
+        if name in _MUTATORS:
+            self._refuse_change(name)
+        found = getattr(self._real, name)
+        if not callable(found):
+            return found
+        return lambda *args: self._views.inner(found(*(getattr(a, "_real", a) for a in args)))
 
-    def __or__(self, other: Any) -> Any:
-        return self._real | getattr(other, "_real", other)
+    def _refuse_change(self, operation: str) -> NoReturn:
+        asks: Asks = self._views.asks
+        asks.refuse(f"{self._real!r} is changed, by {operation}: a rule is a function of the call alone")
 
-    def __and__(self, other: Any) -> Any:
-        return self._real & getattr(other, "_real", other)
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._refuse_change("item assignment")
 
-    def __sub__(self, other: Any) -> Any:
-        return self._real - getattr(other, "_real", other)
+    def __delitem__(self, key: Any) -> None:
+        self._refuse_change("item deletion")
 
     def __reversed__(self) -> Iterator[Any]:
         found: Iterator[Any] = reversed(self._real)
         return found
+
+
+_MUTATORS: Final = (
+    frozenset(
+        name
+        for kind in (list, set, dict)
+        for name in vars(kind)
+        if name not in vars(tuple) and name not in vars(frozenset) and not name.startswith("__")
+    )
+    - {"get", "items", "keys", "values", "fromkeys"}
+) | {"__ior__", "__iand__", "__isub__", "__ixor__", "__iadd__", "__imul__"}
+"""Methods of lists, sets and dicts that change them."""
+
+
+def _operator(name: str) -> Any:
+    def operate(self: _Table, other: Any) -> Any:
+        method = getattr(self._real, name, None)
+        found = NotImplemented if method is None else method(getattr(other, "_real", other))
+        return found if found is NotImplemented or isinstance(found, bool) else self._views.inner(found)
+
+    return operate
+
+
+for _name in ["or", "and", "sub", "xor", "ror", "rand", "rsub", "rxor", "lt", "le", "gt", "ge"]:
+    setattr(_Table, f"__{_name}__", _operator(f"__{_name}__"))
+
+
+class _ListView(list[Any]):
+    """A list that the rule reaches; it cannot be changed."""
+
+    asks: Asks
+
+
+def _refuses(name: str) -> Any:
+    def refuse(self: _ListView, *_args: Any, **_more: Any) -> NoReturn:
+        self.asks.refuse(f"the list {list(self)!r} is changed, by {name}: a rule is a function of the call alone")
+
+    return refuse
+
+
+for _name in [*sorted(_MUTATORS), "__setitem__", "__delitem__"]:
+    if hasattr(list, _name):
+        setattr(_ListView, _name, _refuses(_name))
 
 
 def _ordered(elements: Any) -> list[Any]:
@@ -147,6 +196,11 @@ class _Absent:
         return repr(self._shown)
 
 
+_OF_THE_CLASS: Final = frozenset(
+    {"__dict__", "__module__", "__name__", "__qualname__", "__mro__", "__doc__", "__bases__"}
+)
+
+
 class ClassView:
     """A class as the rule sees it: functions and tables found on it are views."""
 
@@ -158,8 +212,12 @@ class ClassView:
     def __class__(self) -> type:
         return type(self._real)
 
-    def __getattr__(self, name: str) -> Any:
-        return self._views.attribute(self._real.__mro__, name, self, self._real)
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("_views", "_real", "__class__"):
+            return object.__getattribute__(self, name)
+        views: Views = object.__getattribute__(self, "_views")
+        real: type = object.__getattribute__(self, "_real")
+        return views.attribute(real.__mro__, name, self, real) if name not in _OF_THE_CLASS else getattr(real, name)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         asks: Asks = self._views.asks
@@ -213,7 +271,8 @@ class _SuperView:
 class _TypeMeta(type):
     def __call__(cls, *args: Any, **more: Any) -> Any:
         if len(args) == 1 and not more:
-            return args[0].__class__ if issubclass(type(args[0]), StandIn | ClassView) else type(args[0])
+            kind = type(args[0])
+            return args[0].__class__ if kind.__module__.startswith("tileops_rules.") else kind
         return type(*args, **more)
 
     def __instancecheck__(cls, value: Any) -> bool:
@@ -244,7 +303,27 @@ def _super(*args: Any) -> Any:
     return _SuperView(views, mro[mro.index(start) + 1 :], bound, real)
 
 
-_BUILTINS: Final = {**vars(builtins), "super": _super, "type": _Type}
+def _unviewed(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple(_unviewed(part) for part in value)
+    return value._real if type(value) is ClassView else value
+
+
+def _isinstance(value: Any, kinds: Any) -> bool:
+    return isinstance(value, _unviewed(kinds))
+
+
+def _issubclass(cls: Any, kinds: Any) -> bool:
+    return issubclass(_unviewed(cls), _unviewed(kinds))
+
+
+_BUILTINS: Final = {
+    **vars(builtins),
+    "super": _super,
+    "type": _Type,
+    "isinstance": _isinstance,
+    "issubclass": _issubclass,
+}
 
 
 class Views:
@@ -254,6 +333,7 @@ class Views:
         asks: The explorer.
         own: Top-level packages whose functions run as copies.
         reads: What the rule read besides the call: name to value.
+        catches: Some function of the rule has exception handlers.
     """
 
     def __init__(self, asks: Asks, own: frozenset[str]) -> None:
@@ -262,6 +342,10 @@ class Views:
         self.reads: dict[str, Any] = {}
         self._copies: dict[types.FunctionType, types.FunctionType] = {}
         self._tables: dict[int, Any] = {}
+        self._kept: list[Any] = []
+        self._classes: dict[type, ClassView] = {}
+        self.catches = False
+        self._place = ("<unknown>", 0)
 
     def value(self, real: Any, label: str, *, as_class: bool = False) -> Any:
         """The view of a value that the rule reaches as *label*."""
@@ -272,10 +356,22 @@ class Views:
         if isinstance(real, types.ModuleType):
             return _ModuleView(self, real) if package_of(real.__name__) in self.own else real
         if isinstance(real, type):
-            return ClassView(self, real) if as_class else real
+            return self.class_view(real) if as_class else real
+        if hasattr(type(real), "__next__"):
+            self.asks.give_up(
+                *self._place,
+                f"{label} is an iterator, which changes as it is used: a rule is a function of the call alone",
+            )
         if not callable(real):
             self.reads[label] = real
         return self.inner(real)
+
+    def class_view(self, real: type) -> ClassView:
+        """The view of a class; one object, so that ``is`` means what it says."""
+        found = self._classes.get(real)
+        if found is None:
+            found = self._classes[real] = ClassView(self, real)
+        return found
 
     def inner(self, real: Any) -> Any:
         """The view of a value found inside another: of sets and dicts, and of tuples and lists of them."""
@@ -285,17 +381,29 @@ class Views:
                 kind = _SetView if isinstance(real, set | frozenset) else _DictView
                 found = self._tables[id(real)] = kind(self, real)
             return found
-        if type(real) in (tuple, list):
-            parts = [self.inner(part) for part in real]
-            return real if all(a is b for a, b in zip(parts, real, strict=True)) else type(real)(parts)
+        if type(real) is tuple:
+            parts = tuple(self.inner(part) for part in real)
+            return real if all(a is b for a, b in zip(parts, real, strict=True)) else parts
+        if type(real) is list:
+            found = self._tables.get(id(real))
+            if found is None:
+                self._kept.append(real)
+                found = self._tables[id(real)] = _ListView(self.inner(part) for part in real)
+                found.asks = self.asks
+            return found
         return real
 
     def function(self, real: types.FunctionType) -> types.FunctionType:
         """A copy of *real* whose surroundings are views."""
         found = self._copies.get(real)
-        if found is not None:
-            return found
+        if found is None:
+            found = self.asks.unwatched(self._copied, real)
+        return found
+
+    def _copied(self, real: types.FunctionType) -> types.FunctionType:
         code = real.__code__
+        self._place = (code.co_filename, code.co_firstlineno)
+        self.catches = self.catches or any(part.co_exceptiontable for part in _nested(code))
         _check_stores(self.asks, code)
         names: dict[str, Any] = {"__builtins__": _BUILTINS, "__name__": real.__globals__.get("__name__")}
         cells = tuple(types.CellType() for _ in code.co_freevars)
@@ -340,7 +448,7 @@ class Views:
     def _bound(self, raw: Any, label: str, bound: Any, real: type) -> Any:
         on_class = type(bound) is ClassView
         if isinstance(raw, classmethod):
-            target = bound if on_class else ClassView(self, real)
+            target = bound if on_class else self.class_view(real)
             inner = raw.__func__
             while isinstance(inner, functools._lru_cache_wrapper):
                 inner = inner.__wrapped__
@@ -382,15 +490,20 @@ def _names_of(code: types.CodeType) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for part in _nested(code) for name in part.co_names))
 
 
+_STORES: Final = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF", "STORE_ATTR", "DELETE_ATTR"}
+
+
 @functools.lru_cache(4096)
 def _stores(code: types.CodeType) -> tuple[tuple[int, str, str], ...]:
-    if not {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF"} & _operations(code):
+    if not _STORES & _operations(code):
         return ()
     found = []
     for part in _nested(code):
         for step in dis.get_instructions(part):
             if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
                 found.append((_line_of(step, part), "global", str(step.argval)))
+            if step.opname in ("STORE_ATTR", "DELETE_ATTR"):
+                found.append((_line_of(step, part), "attribute", str(step.argval)))
             if step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in code.co_freevars:
                 found.append((_line_of(step, part), "nonlocal", str(step.argval)))
     return tuple(found)

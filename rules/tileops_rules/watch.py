@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from tileops_rules.outcome import MARK_START
+
 __all__ = ["ALLOWED_MODULES", "Watch", "collector_paused"]
 
 ALLOWED_MODULES: Final = frozenset(
@@ -32,6 +34,9 @@ ALLOWED_MODULES: Final = frozenset(
     }
 )
 """Top-level modules whose functions any rule may call."""
+
+_TOGGLES: Final = sys.version_info < (3, 12)
+"""Setting a profile function is cheap before Python 3.12; later it instruments code anew, so it stays for a path."""
 
 _IMPURE_BUILTINS: Final = frozenset({"breakpoint", "eval", "exec", "globals", "id", "input", "locals", "open", "print"})
 _PURE_TORCH_TYPES: Final = frozenset({"dtype", "finfo", "iinfo", "Size"})
@@ -75,26 +80,56 @@ class Watch:
         self._seen: set[types.CodeType] = set()
         self._before: Any = None
         self._active = False
+        self._looking = False
+        self._installed = False
+        self._caught: Callable[[Any, BaseException], None] | None = None
+        self._traced: Any = None
+
+    def over(self, caught: Callable[[Any, BaseException], None] | None) -> Watch:
+        """This context, with *caught* called for every exception in the rule, where it has handlers of its own."""
+        self._caught = caught
+        return self
 
     def __enter__(self) -> None:
         self._before = sys.getprofile()
         self._active = True
+        if self._caught is not None:
+            self._traced = sys.gettrace()
+            sys.settrace(self._trace)
 
     def __exit__(self, *_error: object) -> None:
-        self._active = False
-        sys.setprofile(self._before)
+        self._active = self._looking = False
+        if _TOGGLES or self._installed:
+            sys.setprofile(self._before)
+            self._installed = False
+        if self._caught is not None:
+            sys.settrace(self._traced)
+
+    def _trace(self, frame: types.FrameType, event: str, arg: Any) -> Any:
+        frame.f_trace_lines = False
+        if event == "exception" and self._caught is not None:
+            self._caught(frame, arg[1])
+        return self._trace
 
     def pause(self) -> None:
         """Look away while the explorer does its own work, which is most of the calls."""
-        if self._active:
+        self._looking = False
+        if self._active and _TOGGLES:
             sys.setprofile(None)
 
     def resume(self) -> None:
         """Look, or look again."""
-        if self._active:
-            sys.setprofile(self._look)
+        if self._active and not self._looking:
+            self._looking = True
+            if _TOGGLES:
+                sys.setprofile(self._look)
+            elif not self._installed:
+                self._installed = True
+                sys.setprofile(self._look)
 
     def _look(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        if not self._looking:
+            return
         if event == "call":
             code = frame.f_code
             if code in self._seen:
@@ -105,8 +140,9 @@ class Watch:
                 return
             self._stop(frame.f_back, f"{frame.f_globals.get('__name__')}.{code.co_qualname}")
         elif event == "c_call":
-            if frame.f_globals.get("__name__", "").startswith("tileops_rules."):
+            if str(frame.f_globals.get("__name__")).startswith("tileops_rules."):
                 return
+            self._check_receiver(frame, arg)
             owner = arg.__module__
             if owner is None:
                 bound = arg.__self__
@@ -120,8 +156,15 @@ class Watch:
                 return
             self._stop(frame, f"{owner}.{arg.__name__}")
 
+    def _check_receiver(self, frame: types.FrameType, function: Any) -> None:
+        """Refuse methods that look at the text of a field, or change what the rule reads."""
+        receiver = getattr(function, "__self__", None)
+        if type(receiver) is str and MARK_START in receiver and function.__name__ not in ("format", "join"):
+            self.pause()
+            self._refuse(frame, f"looks at the text of a field, by {function.__name__}(): compare the field itself")
+
     def _stop(self, frame: types.FrameType | None, name: str) -> NoReturn:
-        sys.setprofile(None)
+        self.pause()
         self._refuse(
             frame,
             f"calls {name}, outside its own package and the allowed modules: a rule is a function of the call alone",

@@ -232,7 +232,49 @@ def raising(call: Call) -> str | None:
 EXEC: dict[str, Any] = {"__name__": __name__}
 exec("def made(call):\n    return None if call.n in {1, 2, 3} else 'no'\n", EXEC)
 
+
+@dataclass(frozen=True)
+class Wider(Call):
+    """Properties that use super() and a class of their own package."""
+
+    extra: int = 3
+
+    @property
+    def wide(self) -> bool:
+        return super().wide and self.extra > Base.LIMIT - 4094
+
+
+def collects(call: Call) -> str | None:
+    reasons = []
+    if call.n % 8:
+        reasons.append(f"n {call.n}")
+    if call.m not in ALLOWED ^ {48, 64}:
+        reasons.append("m %s" % call.m)  # noqa: UP031 - what is tested
+    if call.k > 50:
+        reasons.append("k {}".format(call.k))  # noqa: UP032 - what is tested
+    return "; ".join(reasons) or None
+
+
+def through_a_local(call: Call) -> str | None:
+    reason = f"{call.n}" if call.n > 3 else None
+    if reason is not None and reason:
+        text = "n " + reason
+        return text + f"{call.m:>6}"
+    return None if isinstance(call.eps, float) and type(call) is Call else "kind"
+
+
+class Named(Base):
+    @classmethod
+    def refusal(cls, call: Call) -> str | None:
+        if cls == Named and call.n == 5:
+            return f"{cls.__name__} {type(call).__name__} {issubclass(cls, Base)}"
+        return super().refusal(call)
+
+
 LIFTED = [
+    collects,
+    through_a_local,
+    Named.refusal,
     helper,
     tables_in_tables,
     Base.refusal,
@@ -360,7 +402,85 @@ def in_many(call: Call) -> str | None:
     return None if call.n in MANY else "not among them"
 
 
+LISTED = [1, 2]
+COUNTER_OF_CALLS = itertools.count()
+
+
+def looks_at_text(call: Call) -> str | None:
+    return None if f"{call.n}x{call.m}" in {"96x128"} else "no"
+
+
+def compares_text(call: Call) -> str | None:
+    text = f"{call.n}"
+    return None if text == "5" else "no"
+
+
+def measures_text(call: Call) -> str | None:
+    return None if len(f"{call.n}") == 1 else "no"
+
+
+def parses_text(call: Call) -> str | None:
+    return None if int(f"{call.n}") == 1 else "no"
+
+
+def shouts(call: Call) -> str | None:
+    return f"{call.name}".upper()
+
+
+def maybe_empty_text(call: Call) -> str | None:
+    return f"{call.name}" or None
+
+
+def catches_type_errors(call: Call) -> str | None:
+    try:
+        return None if call.name in "ab" else "no"
+    except TypeError:
+        return "never"
+
+
+def appends(call: Call) -> str | None:
+    LISTED.append(1)
+    return None
+
+
+def assigns_item(call: Call) -> str | None:
+    LISTED[0] += 1
+    return None
+
+
+def counts_calls(call: Call) -> str | None:
+    return None if next(COUNTER_OF_CALLS) % 2 else "odd"
+
+
+def sets_attribute(call: Call) -> str | None:
+    Base.LIMIT = 3
+    return None
+
+
+def long_range(call: Call) -> str | None:
+    if call.n < 2**39:
+        return "short"
+    return None if call.n in range(3_000_000) else "no"
+
+
+def returns_tuple_of_fields(call: Call) -> Any:
+    return call.pair
+
+
 NOT_LIFTED = {
+    looks_at_text: "the text of",
+    compares_text: "the text of n",
+    measures_text: "the text of n",
+    parses_text: "the text of n",
+    shouts: "upper",
+    maybe_empty_text: "the text of name",
+    catches_type_errors: "stand-in",
+    appends: "append",
+    assigns_item: "__setitem__",
+    counts_calls: "COUNTER_OF_CALLS",
+    sets_attribute: "LIMIT",
+    long_range: "answers",
+    returns_tuple_of_fields: "tuple",
     asks_chance: "random",
     in_many: "65 constants",
     stores_global: "COUNTER",

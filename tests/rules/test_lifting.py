@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,10 +14,14 @@ import pytest
 from tileops_rules import NotLifted, Range, lift
 
 from tests.rules import rule_examples
-from tests.rules.rule_examples import LAUNCHES, LIFTED, NOT_LIFTED, Base, Call, Derived, Mode, helper
+from tests.rules.rule_examples import LAUNCHES, LIFTED, NOT_LIFTED, Base, Call, Derived, Mode, Wider, helper
 
 if TYPE_CHECKING:
     pass
+
+
+SLOWER = 1 if sys.version_info < (3, 12) else 2
+"""From Python 3.12 on, setting a profile function instruments code anew, which makes watching a path dearer."""
 
 
 @pytest.mark.parametrize("refusal", LIFTED, ids=lambda f: getattr(f, "__qualname__", "partial"))
@@ -182,7 +187,7 @@ def test_over_the_path_budget_is_said_with_the_count() -> None:
     start = time.process_time()
     with pytest.raises(NotLifted, match="20000 paths"):
         lift(refusal, Call)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 5 * SLOWER
     with pytest.raises(NotLifted, match="100 paths"):
         lift(refusal, Call, budget=100)
 
@@ -217,7 +222,7 @@ def test_the_usual_refusal_has_a_few_dozen_paths_and_lifts_in_two_milliseconds()
     rule = lift(twelve, Call)
     assert rule.paths <= 36
     best = min(_seconds(lambda: lift(twelve, Call)) for _ in range(30))
-    assert best <= 2e-3, f"{best * 1e3:.2f} ms"
+    assert best <= 2e-3 * SLOWER, f"{best * 1e3:.2f} ms"
 
 
 def _seconds(work: Any) -> float:
@@ -236,3 +241,53 @@ def test_a_device_index_decides_nothing() -> None:
     assert (
         str(lift(lambda call: None if call.device.type == "cuda" else "no", OnDevice).serves) == "device.type == 'cuda'"
     )
+
+
+def test_a_function_made_by_exec_without_a_module_name_lifts() -> None:
+    names: dict[str, Any] = {}
+    exec("def made(call):\n    return None if abs(call.n) == 5 else 'x'", names)
+    rule = lift(names["made"], Call)
+    assert [rule.serves(Call(n=n)) for n in (4, 5)] == [False, True]
+    assert not rule.raises(Call(n=5))
+
+
+def test_properties_may_use_super_and_classes_of_their_own_package() -> None:
+    def refusal(call: Wider) -> str | None:
+        return None if call.wide else "narrow"
+
+    rule = lift(refusal, Wider)
+    for call in (Wider(n=2000), Wider(n=2000, extra=2), Wider(n=2), Wider(n=2000, flag=True)):
+        assert rule(call) == refusal(call)
+
+
+def test_an_int_in_a_float_field_is_left_to_the_original() -> None:
+    def refusal(call: Call) -> str | None:
+        return None if isinstance(call.eps, float) else "not a float"
+
+    rule = lift(refusal, Call)
+    assert [rule(Call(eps=value)) for value in (3.0, 3)] == [None, "not a float"]
+
+
+def test_the_sign_of_a_zero_quotient_is_kept() -> None:
+    @dataclass(frozen=True)
+    class Signed:
+        n: Annotated[int, Range(-9, 9)] = 0
+        m: Annotated[int, Range(-9, 9)] = 1
+
+    def refusal(call: Signed) -> str | None:
+        return "zero" if call.m == 0 else f"{call.n / call.m}"
+
+    rule = lift(refusal, Signed)
+    assert [rule(Signed(n, m)) for n, m in ((0, -3), (0, 3), (4, -2))] == ["-0.0", "0.0", "-2.0"]
+
+
+def test_a_format_that_python_refuses_raises_on_the_path() -> None:
+    rule = lift(lambda call: f"{call.name:d}", Call)
+    assert rule.raises(Call())
+    raising = lift(lambda call: int("x") if call.n == 3 else _raise(KeyError(call.n)), Call)
+    assert raising.raises(Call(n=3))
+    assert raising.raises(Call(n=4))
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -1,0 +1,165 @@
+"""Where the text that an instruction makes goes: may it be looked at, or does it only become a reason?
+
+A field's text is a plain string on a path, with a mark for the value, so that a comparison with it would be
+answered about the mark. This analysis follows the text through the bytecode of one function. It may be returned,
+raised, yielded, stored, joined and put into other texts and lists; whatever else takes it is reported.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from typing import Any, Final
+
+__all__ = ["look_at_text"]
+
+_TEXT: Final = "<text>"
+_CLEAN: Final = ""
+
+_KEEPS: Final = frozenset({"join", "format", "str", "repr", "tuple", "list", "reversed"})
+_TAKES: Final = frozenset({"append", "extend", "insert", "add"})
+_NO_PUSH: Final = (
+    "STORE_", "POP_", "DELETE_", "RETURN_", "RAISE_", "RERAISE", "JUMP_BACKWARD", "JUMP_FORWARD", "NOP", "RESUME",
+    "CACHE", "PRECALL", "KW_NAMES", "COPY_FREE_VARS", "MAKE_CELL", "LIST_APPEND", "SET_ADD", "MAP_ADD", "LIST_EXTEND",
+    "SET_UPDATE", "DICT_", "END_FOR", "EXTENDED_ARG", "JUMP_IF_",
+)  # fmt: skip
+_HARMLESS: Final = (
+    "RETURN_", "RAISE_", "YIELD_", "POP_TOP", "BUILD_STRING", "FORMAT_", "CONVERT_", "IS_OP", "LIST_APPEND",
+    "LIST_EXTEND", "SET_", "MAP_ADD", "POP_JUMP_FORWARD_IF_N", "POP_JUMP_BACKWARD_IF_N", "POP_JUMP_IF_N",
+    "RERAISE", "END_", "NOP", "PRECALL",
+)  # fmt: skip
+_MAKES_TEXT: Final = ("BUILD_STRING", "FORMAT_", "CONVERT_", "BUILD_LIST", "BUILD_TUPLE", "BINARY_OP", "BINARY_ADD")
+_TRUTH: Final = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
+
+_known: dict[Any, str | None] = {}
+_MOST_KNOWN: Final = 4096
+
+
+def look_at_text(code: types.CodeType, offset: int, *, may_be_empty: bool) -> str | None:
+    """What looks at the text that the instruction at *offset* makes; None where nothing does.
+
+    Args:
+        code: The function's code.
+        offset: Of the instruction, in bytes.
+        may_be_empty: The text may be empty, so that a truth test is a look too.
+    """
+    key = (code.co_code, code.co_names, code.co_varnames, code.co_freevars, offset, may_be_empty)
+    if key not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = _Flow(code, offset, may_be_empty).found()
+    return _known[key]
+
+
+class _Flow:
+    def __init__(self, code: types.CodeType, offset: int, may_be_empty: bool) -> None:
+        self._steps = [s for s in dis.get_instructions(code) if s.opname != "CACHE"]
+        self._index = {step.offset: i for i, step in enumerate(self._steps)}
+        self._offset = offset
+        self._may_be_empty = may_be_empty
+        self._tainted: set[str] = set()
+        self._handlers = [
+            (self._index[e.target], (_CLEAN,) * (e.depth + int(e.lasti) + 1))
+            for e in dis._parse_exception_table(code)  # type: ignore[attr-defined]
+            if e.target in self._index
+        ]
+
+    def found(self) -> str | None:
+        """What looks at the text, or None."""
+        while True:
+            before = set(self._tainted)
+            found = self._pass()
+            if found is not None or self._tainted == before:
+                return found
+
+    def _pass(self) -> str | None:
+        waiting: list[tuple[int, tuple[str, ...]]] = [(0, ()), *self._handlers]
+        seen: set[int] = set()
+        while waiting:
+            i, stack = waiting.pop()
+            while i < len(self._steps) and i not in seen:
+                seen.add(i)
+                step = self._steps[i]
+                after, look = self._step(step, list(stack))
+                if look is not None:
+                    return look
+                target = (
+                    self._index.get(step.argval) if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs else None
+                )
+                if target is not None:
+                    jumped = self._jumped(step, list(stack), after)
+                    if step.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD")):
+                        i, stack = target, tuple(jumped)
+                        continue
+                    waiting.append((target, tuple(jumped)))
+                if step.opname.startswith(("RETURN_", "RAISE_", "RERAISE")):
+                    break
+                i, stack = i + 1, tuple(after)
+        return None
+
+    def _jumped(self, step: dis.Instruction, before: list[str], after: list[str]) -> list[str]:
+        if step.opname.startswith("JUMP_IF_"):
+            return before
+        if step.opname.startswith("FOR_ITER"):
+            ends = dis.stack_effect(step.opcode, step.arg, jump=True) < 0
+            return before[:-1] if ends else [*before, _CLEAN]
+        return after
+
+    def _step(self, step: dis.Instruction, stack: list[str]) -> tuple[list[str], str | None]:
+        name = step.opname
+        if name == "PRECALL":
+            return stack, None
+        if name == "COPY":
+            return [*stack, stack[-step.arg] if step.arg and len(stack) >= step.arg else _CLEAN], None
+        if name == "SWAP" and step.arg and len(stack) >= step.arg:
+            stack[-1], stack[-step.arg] = stack[-step.arg], stack[-1]
+            return stack, None
+        if name == "STORE_FAST_LOAD_FAST":
+            stored, loaded = step.argval
+            if stack and stack[-1] == _TEXT:
+                self._tainted.add(stored)
+            return [*stack[:-1], _TEXT if loaded in self._tainted else _CLEAN], None
+        if name == "CALL":  # what Python 3.11 counts in two instructions
+            effect = -(step.arg or 0) - 1
+        else:
+            effect = dis.stack_effect(step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+        pushes = 0 if name.startswith(_NO_PUSH) else max(1, effect)
+        pops = pushes - effect
+        if pops < 0:
+            pushes, pops = effect, 0
+        popped = stack[len(stack) - pops :] if pops else []
+        left = stack[: len(stack) - pops] if pops else stack
+        result, look = self._result(step, popped)
+        if step.offset == self._offset:
+            result = _TEXT
+        return [*left, *([result] * pushes)], look
+
+    def _result(self, step: dis.Instruction, popped: list[str]) -> tuple[str, str | None]:
+        name = step.opname
+        if name.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "LOAD_NAME")):
+            names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+            return (_TEXT if self._tainted & set(names) else _CLEAN), None
+        if _TEXT not in popped:
+            named = name.startswith(("LOAD_GLOBAL", "LOAD_METHOD", "LOAD_ATTR"))
+            return (str(step.argval) if named and step.argval != _TEXT else _CLEAN), None
+        if name.startswith(("STORE_FAST", "STORE_DEREF", "STORE_NAME")):
+            names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+            self._tainted.update(names)
+            return _CLEAN, None
+        if name.startswith("CALL"):
+            return self._called(popped)
+        if name.startswith((*_HARMLESS, *_MAKES_TEXT)):
+            return (_TEXT if name.startswith(_MAKES_TEXT) else _CLEAN), None
+        if name.startswith(("LOAD_METHOD", "LOAD_ATTR")) and step.argval in _KEEPS:
+            return _TEXT, None
+        if name.startswith(_TRUTH) and not self._may_be_empty:
+            return _CLEAN, None
+        return _CLEAN, name.lower()
+
+    def _called(self, popped: list[str]) -> tuple[str, str | None]:
+        callee = next((p for p in popped if p not in (_TEXT, _CLEAN)), _CLEAN)
+        if callee in _KEEPS or (popped and popped[0] == _TEXT):
+            return _TEXT, None
+        if callee in _TAKES or callee.endswith(("Error", "Exception", "Warning")):
+            return _CLEAN, None
+        return _CLEAN, f"a call of {callee or 'a function'}"
