@@ -114,6 +114,8 @@ class _Flow:
         if name == "SWAP" and step.arg and len(stack) >= step.arg:
             stack[-1], stack[-step.arg] = stack[-step.arg], stack[-1]
             return stack, None
+        if name == "LOAD_FAST_LOAD_FAST":
+            return [*stack, *(_TEXT if loaded in self._tainted else _CLEAN for loaded in step.argval)], None
         if name == "STORE_FAST_LOAD_FAST":
             stored, loaded = step.argval
             if stack and stack[-1] == _TEXT:
