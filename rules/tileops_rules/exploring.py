@@ -45,8 +45,8 @@ _STAND_INS: Final = (
     "DeviceSymbol",
     "SymbolicCall",
     "ClassView",
-    "_SetView",
-    "_DictView",
+    "SetView",
+    "DictView",
     "_ModuleView",
 )
 

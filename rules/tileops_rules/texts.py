@@ -8,6 +8,7 @@ raised, yielded, stored, joined and put into other texts and lists; whatever els
 from __future__ import annotations
 
 import dis
+import re
 import types
 from typing import Any, Final
 
@@ -15,6 +16,11 @@ __all__ = ["look_at_text"]
 
 _TEXT: Final = "<text>"
 _CLEAN: Final = ""
+_MARK: Final = "<the text of one field>"
+_CONSTANT: Final = "'"
+"""Begins the label of a constant text; other labels are the names of what may be called."""
+
+_PLAIN_PERCENT: Final = re.compile(r"'(?:[^%]|%%|%[srd])*", re.DOTALL)
 
 _KEEPS: Final = frozenset({"join", "format", "str", "repr", "tuple", "list", "reversed"})
 _TAKES: Final = frozenset({"append", "extend", "insert", "add"})
@@ -133,7 +139,9 @@ class _Flow:
         left = stack[: len(stack) - pops] if pops else stack
         result, look = self._result(step, popped)
         if step.offset == self._offset:
-            result = _TEXT
+            result = _MARK if name.startswith("CONVERT_") else _TEXT
+            if name == "BINARY_OP" and step.argrepr.startswith("%") and not _PLAIN_PERCENT.fullmatch(popped[0]):
+                look = "% with a width or another format than %s, %r or %d"
         return [*left, *([result] * pushes)], look
 
     def _result(self, step: dis.Instruction, popped: list[str]) -> tuple[str, str | None]:
@@ -141,6 +149,12 @@ class _Flow:
         if name.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "LOAD_NAME")):
             names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
             return (_TEXT if self._tainted & set(names) else _CLEAN), None
+        if name == "LOAD_CONST" and type(step.argval) is str:
+            return _CONSTANT + step.argval, None
+        if name.startswith("FORMAT_") and len(popped) == 2 and popped[0] == _TEXT:
+            return _TEXT, "formatting it again, with a width"
+        if _MARK in popped:
+            return _TEXT, None
         if _TEXT not in popped:
             named = name.startswith(("LOAD_GLOBAL", "LOAD_METHOD", "LOAD_ATTR"))
             return (str(step.argval) if named and step.argval != _TEXT else _CLEAN), None
@@ -159,7 +173,7 @@ class _Flow:
         return _CLEAN, name.lower()
 
     def _called(self, popped: list[str]) -> tuple[str, str | None]:
-        callee = next((p for p in popped if p not in (_TEXT, _CLEAN)), _CLEAN)
+        callee = next((p for p in popped if p not in (_TEXT, _CLEAN) and not p.startswith(_CONSTANT)), _CLEAN)
         if callee in _KEEPS or (popped and popped[0] == _TEXT):
             return _TEXT, None
         if callee in _TAKES or callee.endswith(("Error", "Exception", "Warning")):

@@ -159,7 +159,11 @@ class Watch:
     def _check_receiver(self, frame: types.FrameType, function: Any) -> None:
         """Refuse methods that look at the text of a field, or change what the rule reads."""
         receiver = getattr(function, "__self__", None)
-        if type(receiver) is str and MARK_START in receiver and function.__name__ not in ("format", "join"):
+        if (
+            isinstance(receiver, str)
+            and str.__contains__(receiver, MARK_START)
+            and function.__name__ not in ("format", "join")
+        ):
             self.pause()
             self._refuse(frame, f"looks at the text of a field, by {function.__name__}(): compare the field itself")
 

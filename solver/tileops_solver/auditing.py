@@ -58,9 +58,20 @@ def _jobs_of(targets: Iterable[Any]) -> list[_Job]:
 def _job(op: Any, interface: str) -> _Job:
     kind = op if isinstance(op, type) else type(op)
     try:
+        _check_keys(op)
         return _Job(kind.__name__, interface, Selector.of(op, interface), op)
     except (TypeError, ValueError, AttributeError) as error:
         return _Job(kind.__name__, interface, None, op, error)
+
+
+def _check_keys(kind: Any) -> None:
+    faces = tuple(kind.interfaces.values())
+    idle = sorted(str(key) for key, each in kind.kernel_types.items() if not any(_implements(each, f) for f in faces))
+    if idle:
+        raise ValueError(
+            f"{kind.__name__}: {', '.join(idle)}: these keys implement none of its kernel interfaces; "
+            f"inherit one of {', '.join(face.__name__ for face in faces)}"
+        )
 
 
 class _Steps:

@@ -27,20 +27,23 @@ def class_place(kind: type, otherwise: str) -> str:
         file = inspect.getsourcefile(kind)
     except (OSError, TypeError):
         file = None
-    if file is None:
-        return from_import_root(otherwise)
-    return from_import_root(f"{file}:{_first_line(kind)}")
+    line = None if file is None else _first_line(kind)
+    if file is None or line is None:
+        own = getattr(vars(kind).get("refusal"), "__func__", None)
+        code = getattr(own, "__code__", None)
+        return from_import_root(otherwise if code is None else f"{code.co_filename}:{code.co_firstlineno}")
+    return from_import_root(f"{file}:{line}")
 
 
-def _first_line(kind: type) -> int:
+def _first_line(kind: type) -> int | None:
+    """The line of the ``class`` statement; None where there is no such statement, as for a class made by ``type()``."""
     known = vars(kind).get("__firstlineno__")
     if isinstance(known, int):
         return known
     try:
         return inspect.getsourcelines(kind)[1]
     except (OSError, TypeError):
-        own = getattr(vars(kind).get("refusal"), "__func__", None)
-        return own.__code__.co_firstlineno if own is not None else 1
+        return None
 
 
 def from_import_root(place: str) -> str:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from tileops_rules import NotLifted, Range, lift
 
-from tests.rules import rule_examples
-from tests.rules.rule_examples import LAUNCHES, LIFTED, NOT_LIFTED, Base, Call, Derived, Mode, Wider, helper
+from tests.rules import rule_examples, unliftable_examples
+from tests.rules.rule_examples import LAUNCHES, LIFTED, Base, Call, Derived, Mode, Wider, helper
+from tests.rules.unliftable_examples import NOT_LIFTED
 
 if TYPE_CHECKING:
     pass
@@ -77,7 +78,7 @@ def test_values_are_taken_as_they_were_when_lifted() -> None:
 def test_what_has_no_symbolic_meaning_is_not_lifted_and_says_where(refusal: Any) -> None:
     with pytest.raises(NotLifted) as caught:
         lift(refusal, Call)
-    assert caught.value.file == rule_examples.__file__
+    assert caught.value.file == unliftable_examples.__file__
     first = refusal.__code__.co_firstlineno
     last = max(line for _, _, line in refusal.__code__.co_lines() if line)
     assert first <= caught.value.line <= last

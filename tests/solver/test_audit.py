@@ -188,11 +188,11 @@ def test_an_op_object_is_audited_with_the_kernels_that_it_has(module: Callable[.
     assert [f.keys for f in report.findings] == [("half", "large"), ("half", "small")]
 
 
-def test_a_class_without_source_is_placed_in_its_module(module: Callable[..., Any]) -> None:
+def test_a_class_without_source_is_placed_where_its_refusal_stands(module: Callable[..., Any]) -> None:
     ops = module(SPEC + TABLES % '"a": Small, "made": variant(Half)')
     (found,) = audit(ops).findings
     assert found.keys == ("a", "made")
-    assert found.places[1] == "audited_ops.py:1"
+    assert found.places[1] == "audited_ops.py:26"
 
 
 def test_several_targets_are_one_report_and_each_class_is_in_it_once(module: Callable[..., Any]) -> None:
@@ -381,3 +381,35 @@ def test_json_text_ends_in_a_line_break_and_takes_any_value() -> None:
     text = as_json(report)
     assert text.endswith("}\n")
     assert json.loads(text)["interfaces"][0]["findings"][0]["witness"] == {"x": "inf", "shape": [1, 2]}
+
+
+def test_a_key_whose_class_implements_no_interface_is_a_finding() -> None:
+    @dataclass(frozen=True)
+    class Call:
+        n: int = 1
+
+    class Face:
+        request = Call
+
+    class Inside(Face):
+        pass
+
+    class Stray:
+        pass
+
+    op = type("StrayOp", (), {"kernel_types": {"inside": Inside, "stray": Stray}, "interfaces": {"stray": Face}})
+    report = audit(op)
+    assert [finding.kind for finding in report.findings] == ["contract"]
+    assert "stray: these keys implement none of its kernel interfaces" in report.findings[0].message
+
+
+def test_a_rule_that_differs_from_its_function_is_an_inconsistency() -> None:
+    @dataclass(frozen=True)
+    class Call:
+        n: int = 1
+
+    def identity(call: Call) -> str | None:
+        return None if (call.n + 1000) is (call.n + 1000) else "two objects"
+
+    with pytest.raises(InconsistencyError):
+        audit(Selector(Call, [Candidate("identity", identity), Candidate("other", lambda call: "never")]))

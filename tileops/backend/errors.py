@@ -49,7 +49,7 @@ class OpNotAvailableError(RuntimeError):
     def __init__(self, op: str, interface: str, device: str, devices: Mapping[str, frozenset[str]]) -> None:
         runs = "; ".join(f"{key} runs on {', '.join(sorted(types))}" for key, types in sorted(devices.items()))
         other = (
-            "call tileops.reference.install() and construct the op again"
+            "call tileops.reference.install() (after import tileops) and construct the op again"
             if device == "cpu"
             else f"register a kernel whose devices hold {device!r} (tileops.backend.register_kernel_type) "
             f"and construct the op again"

@@ -23,6 +23,13 @@ def replay_rules(selector: Selector) -> None:
     Raises:
         InconsistencyError: they differ.
     """
+    for key, error in selector.not_lifted.items():
+        if error.call is not None:
+            raise InconsistencyError(
+                f"{selector.op or selector.spec.__name__}: the rule of {key} ({error.place}) {error.cause}",
+                call=error.call,
+                facts=(f"call: {error.call!r}",),
+            )
     for key, rule in selector.rules.items():
         _replay(f"{selector.op or selector.spec.__name__}: the rule of {key}", rule)
     if selector.invalid is not None:
