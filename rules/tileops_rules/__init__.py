@@ -13,8 +13,7 @@ and a selector over several of them::
     selector.explain(call)                    # what every candidate said
 
 ``refusal(call)`` is any function of one frozen dataclass instance: it returns None where it serves the call,
-else the reason.
-What cannot be lifted raises :class:`NotLifted` with file, line and cause; nothing is guessed.
+else the reason. What cannot be lifted raises :class:`NotLifted` with file, line and cause; nothing is guessed.
 
 This package imports the standard library alone.
 """

@@ -376,11 +376,9 @@ def fields(spec: type, *, domain: Domain | None = None) -> Any:
     """The fields of *spec* as expression objects.
 
     ``c = fields(AttentionCall)`` and then ``(c.seqlen_kv >= 1024) & (c.heads % c.heads_kv == 0)`` is a
-    :class:`Predicate`.
-    Integers add, multiply, divide and compare; finite fields, strings and floats compare with constants
-    (``isin`` takes several);
-    ``c.shape[0]`` and ``c.shape.length`` speak of a tuple. A question that divides holds only where its
-    divisor is not 0.
+    :class:`Predicate`. Integers add, multiply, divide and compare; finite fields, strings and floats compare
+    with constants (``isin`` takes several); ``c.shape[0]`` and ``c.shape.length`` speak of a tuple. A question
+    that divides holds only where its divisor is not 0.
 
     Args:
         spec: A dataclass.

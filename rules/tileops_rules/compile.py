@@ -1,8 +1,8 @@
 """Rules as Python functions: the run-time reading of the same trees that are proved.
 
-A generated function loads the slots it needs once, makes sure that each is inside its domain, and then asks
-the tree's questions
-as plain comparisons. It never decides a call outside the domain: it hands such a call to the original methods.
+A generated function loads the slots it needs once, makes sure that each is inside its domain, and then asks the
+tree's questions as plain comparisons. It never decides a call outside the domain: it hands such a call to the
+original methods.
 """
 
 from __future__ import annotations

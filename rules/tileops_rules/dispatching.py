@@ -49,8 +49,7 @@ def mask_function(selector: Selector) -> Callable[[Any], int]:
     """``mask(call)``: bit i set where the i-th candidate can run and serves.
 
     A call outside an assumed domain goes to the original methods; outside a declared one, or where ``invalid``
-    gives a reason,
-    it is refused with an error.
+    gives a reason, it is refused with an error.
     """
     domain = selector.domain
     writer = Writer(domain.slots)

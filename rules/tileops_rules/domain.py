@@ -1,9 +1,8 @@
 """What values a call's fields can take, read off the annotations of its class.
 
-One table, :data:`ASSUMED`, says what a field ranges over that declares nothing; ``Annotated[int, Range(1, 1024)]``,
-``Annotated[torch.dtype, OneOf(...)]`` and ``Literal[...]`` declare it. A declared domain is enforced on real
-calls; outside an
-assumed one, rules run as ordinary Python.
+One table, :data:`ASSUMED`, says what a field ranges over that declares nothing; ``Annotated[int, Range(1,
+1024)]``, ``Annotated[torch.dtype, OneOf(...)]`` and ``Literal[...]`` declare it. A declared domain is enforced
+on real calls; outside an assumed one, rules run as ordinary Python.
 """
 
 from __future__ import annotations

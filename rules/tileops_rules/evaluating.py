@@ -79,8 +79,7 @@ def evaluate(expr: Expr, values: Values) -> Any:
     """The value of *expr* where the slots hold *values*.
 
     Works without recursion, each shared node once. A division by zero, or a slot that the call does not have,
-    counts only
-    where the answer depends on it.
+    counts only where the answer depends on it.
 
     Raises:
         ZeroDivisionError: the answer depends on a division by zero or on a missing slot.

@@ -84,8 +84,7 @@ def all_reasons(tree: Tree, call: Any, values: Mapping[Path, Any]) -> tuple[str,
     """Every refusing reason of a tree that applies to a call, the one it returns first.
 
     The way from the root to a serving end that goes against the fewest of the call's own answers shows what
-    would have to
-    change; each place where it does so leads, by the call's answers from there on, to a reason.
+    would have to change; each place where it does so leads, by the call's answers from there on, to a reason.
 
     Args:
         tree: A lifted refusal.

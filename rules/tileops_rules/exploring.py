@@ -94,8 +94,7 @@ class Explorer:
     """Runs a function once for each path and grows its tree.
 
     A run first repeats the answers that led to the last fork, unwatched and without asking anything, since the
-    run before it
-    did the same; from there on every answer is new.
+    run before it did the same; from there on every answer is new.
     """
 
     def __init__(self, domain: Domain, own: frozenset[str], budget: int) -> None:

@@ -19,8 +19,7 @@ class Facts:
     """Answers given so far on one path.
 
     Integer questions narrow an interval for the sum they ask about, so ``n > 64`` settles ``n <= 32``; an
-    interval of a field
-    carries over to every expression that holds it.
+    interval of a field carries over to every expression that holds it.
     """
 
     def __init__(self, slots: Mapping[Path, Slot]) -> None:

@@ -307,8 +307,7 @@ class RatioSymbol(StandIn):
     """``a / b`` of two integers, ``b`` positive; it compares with constants and does nothing else.
 
     Python rounds the true quotient to the nearest float, ties to even, so ``a / b <= c`` holds exactly where
-    the quotient lies
-    on the lower side of the midpoint between ``c`` and the next float.
+    the quotient lies on the lower side of the midpoint between ``c`` and the next float.
     """
 
     __slots__ = ("_left", "_right", "_shown")

@@ -1,8 +1,8 @@
 """Stand-ins for the values of a call's fields, handed to plain Python.
 
 A comparison asks the explorer and comes back as a real ``bool``, so ``is True``, ``sum`` and ``sorted`` mean
-what they say.
-What a stand-in cannot answer it refuses; the refusal is recorded on the path, whatever the rule catches.
+what they say. What a stand-in cannot answer it refuses; the refusal is recorded on the path, whatever the rule
+catches.
 """
 
 from __future__ import annotations

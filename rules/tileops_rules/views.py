@@ -1,10 +1,8 @@
 """What a rule reaches besides the call, handed to it in a form in which stand-ins can be looked for.
 
-A function of the rule's own package runs as a copy: its set literals, and the sets and dicts that it reaches
-as globals, closure
-variables or class attributes, compare element by element. Nothing is read from source text, so functions made
-by ``exec``
-or ``lambda`` lift like others.
+A function of the rule's own package runs as a copy: its set literals, and the sets and dicts that it reaches as
+globals, closure variables or class attributes, compare element by element. Nothing is read from source text, so
+functions made by ``exec`` or ``lambda`` lift like others.
 """
 
 from __future__ import annotations
