@@ -15,6 +15,9 @@ from typing import Any, Final
 __all__ = ["look_at_text"]
 
 _TEXT: Final = "<text>"
+_HOLDS: Final = "<holds texts>"
+"""A tuple, list or dict of texts, or something taken out of one."""
+
 _CLEAN: Final = ""
 _MARK: Final = "<the text of one field>"
 _CONSTANT: Final = "'"
@@ -22,7 +25,8 @@ _CONSTANT: Final = "'"
 
 _PLAIN_PERCENT: Final = re.compile(r"'(?:[^%]|%%|%[srd])*", re.DOTALL)
 
-_KEEPS: Final = frozenset({"join", "format", "str", "repr", "tuple", "list", "reversed"})
+_KEEPS: Final = frozenset({"join", "format", "str", "repr"})
+_HOLDS_ON: Final = frozenset({"tuple", "list", "reversed", "enumerate", "zip", "iter", "next", "filter"})
 _TAKES: Final = frozenset({"append", "extend", "insert", "add"})
 _NO_PUSH: Final = (
     "STORE_", "POP_", "DELETE_", "RETURN_", "RAISE_", "RERAISE", "JUMP_BACKWARD", "JUMP_FORWARD", "NOP", "RESUME",
@@ -34,7 +38,9 @@ _HARMLESS: Final = (
     "LIST_EXTEND", "SET_", "MAP_ADD", "POP_JUMP_FORWARD_IF_N", "POP_JUMP_BACKWARD_IF_N", "POP_JUMP_IF_N",
     "RERAISE", "END_", "NOP", "PRECALL",
 )  # fmt: skip
-_MAKES_TEXT: Final = ("BUILD_STRING", "FORMAT_", "CONVERT_", "BUILD_LIST", "BUILD_TUPLE", "BINARY_OP", "BINARY_ADD")
+_MAKES_TEXT: Final = ("BUILD_STRING", "FORMAT_", "CONVERT_", "BINARY_OP", "BINARY_ADD")
+_BUILDS: Final = ("BUILD_LIST", "BUILD_TUPLE", "BUILD_MAP", "BUILD_CONST_KEY_MAP")
+_TAKES_OUT: Final = ("GET_ITER", "UNPACK_", "BINARY_SUBSCR", "BINARY_SLICE", "LIST_TO_TUPLE")
 _TRUTH: Final = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 
 _known: dict[Any, str | None] = {}
@@ -63,7 +69,7 @@ class _Flow:
         self._index = {step.offset: i for i, step in enumerate(self._steps)}
         self._offset = offset
         self._may_be_empty = may_be_empty
-        self._tainted: set[str] = set()
+        self._tainted: dict[str, str] = {}
         self._handlers = [
             (self._index[e.target], (_CLEAN,) * (e.depth + int(e.lasti) + 1))
             for e in dis._parse_exception_table(code)  # type: ignore[attr-defined]
@@ -73,7 +79,7 @@ class _Flow:
     def found(self) -> str | None:
         """What looks at the text, or None."""
         while True:
-            before = set(self._tainted)
+            before = dict(self._tainted)
             found = self._pass()
             if found is not None or self._tainted == before:
                 return found
@@ -121,12 +127,13 @@ class _Flow:
             stack[-1], stack[-step.arg] = stack[-step.arg], stack[-1]
             return stack, None
         if name == "LOAD_FAST_LOAD_FAST":
-            return [*stack, *(_TEXT if loaded in self._tainted else _CLEAN for loaded in step.argval)], None
+            return [*stack, *(self._tainted.get(loaded, _CLEAN) for loaded in step.argval)], None
         if name == "STORE_FAST_LOAD_FAST":
             stored, loaded = step.argval
-            if stack and stack[-1] == _TEXT:
-                self._tainted.add(stored)
-            return [*stack[:-1], _TEXT if loaded in self._tainted else _CLEAN], None
+            self._store((stored,), stack[-1:])
+            return [*stack[:-1], self._tainted.get(loaded, _CLEAN)], None
+        if name == "FOR_ITER" and stack and stack[-1] == _HOLDS:
+            return [*stack, _HOLDS], None
         if name == "CALL":  # what Python 3.11 counts in two instructions
             effect = -(step.arg or 0) - 1
         else:
@@ -148,34 +155,49 @@ class _Flow:
         name = step.opname
         if name.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "LOAD_NAME")):
             names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-            return (_TEXT if self._tainted & set(names) else _CLEAN), None
+            return next((self._tainted[n] for n in names if n in self._tainted), _CLEAN), None
         if name == "LOAD_CONST" and type(step.argval) is str:
             return _CONSTANT + step.argval, None
         if name.startswith("FORMAT_") and len(popped) == 2 and popped[0] == _TEXT:
             return _TEXT, "formatting it again, with a width"
         if _MARK in popped:
             return _TEXT, None
-        if _TEXT not in popped:
+        if _TEXT not in popped and _HOLDS not in popped:
             named = name.startswith(("LOAD_GLOBAL", "LOAD_METHOD", "LOAD_ATTR"))
             return (str(step.argval) if named and step.argval != _TEXT else _CLEAN), None
         if name.startswith(("STORE_FAST", "STORE_DEREF", "STORE_NAME")):
             names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-            self._tainted.update(names)
+            self._store(names, popped)
             return _CLEAN, None
         if name.startswith("CALL"):
             return self._called(popped)
+        if name.startswith("BUILD_MAP") and _TEXT in popped[::2]:
+            return _CLEAN, "a dict whose key it is"
+        if name.startswith(_BUILDS):
+            return _HOLDS, None
+        if name.startswith(_TAKES_OUT) and _TEXT not in popped:
+            return _HOLDS, None
         if name.startswith((*_HARMLESS, *_MAKES_TEXT)):
-            return (_TEXT if name.startswith(_MAKES_TEXT) else _CLEAN), None
+            if name.startswith(_MAKES_TEXT):
+                return (_TEXT if _TEXT in popped else _HOLDS), None
+            return _CLEAN, None
         if name.startswith(("LOAD_METHOD", "LOAD_ATTR")) and step.argval in _KEEPS:
             return _TEXT, None
         if name.startswith(_TRUTH) and not self._may_be_empty:
             return _CLEAN, None
         return _CLEAN, name.lower()
 
+    def _store(self, names: tuple[str, ...], values: list[str]) -> None:
+        for label in (_HOLDS, _TEXT):
+            if label in values:
+                self._tainted.update(dict.fromkeys(names, label))
+
     def _called(self, popped: list[str]) -> tuple[str, str | None]:
-        callee = next((p for p in popped if p not in (_TEXT, _CLEAN) and not p.startswith(_CONSTANT)), _CLEAN)
+        callee = next((p for p in popped if p not in (_TEXT, _HOLDS, _CLEAN) and not p.startswith(_CONSTANT)), _CLEAN)
         if callee in _KEEPS or (popped and popped[0] == _TEXT):
             return _TEXT, None
+        if callee in _HOLDS_ON and _TEXT not in popped:
+            return _HOLDS, None
         if callee in _TAKES or callee.endswith(("Error", "Exception", "Warning")):
             return _CLEAN, None
         return _CLEAN, f"a call of {callee or 'a function'}"

@@ -250,6 +250,14 @@ def collects(call: Call) -> str | None:
     return "; ".join(reasons) or None
 
 
+def table_of_reasons(call: Call) -> str | None:
+    checks = ((call.n <= 9, f"n {call.n}"), (call.m <= 9, f"m {call.m}"))
+    for fits, why in checks:
+        if not fits:
+            return why
+    return {True: None, False: f"k {call.k}"}[call.k < 9]
+
+
 def through_a_local(call: Call) -> str | None:
     reason = f"{call.n}" if call.n > 3 else None
     if reason is not None and reason:
@@ -268,6 +276,7 @@ class Named(Base):
 
 LIFTED = [
     collects,
+    table_of_reasons,
     through_a_local,
     Named.refusal,
     helper,

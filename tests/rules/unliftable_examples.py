@@ -141,6 +141,18 @@ def shouts(call: Call) -> str | None:
     return f"{call.name}".upper()
 
 
+def looks_inside(call: Call) -> str | None:
+    return None if (f"{call.n}", 1)[0] == "5" else "no"
+
+
+def keys_by_text(call: Call) -> str | None:
+    return {f"{call.n}": None}["5"]
+
+
+def compares_in_a_generator(call: Call) -> str | None:
+    return None if any(text == "5" for text in (f"{call.n}", "x")) else "no"
+
+
 def pads_text(call: Call) -> str | None:
     return f"{f'{call.n}x{call.m}':>12}"
 
@@ -199,6 +211,9 @@ NOT_LIFTED = {
     measures_text: "the text of n",
     parses_text: "the text of n",
     shouts: "upper",
+    looks_inside: "the text of n",
+    keys_by_text: "the text of n",
+    compares_in_a_generator: "the text of n",
     pads_text: "width",
     pads_by_percent: "width",
     starts_text: "startswith",
