@@ -8,7 +8,7 @@ original methods.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tileops_rules.expr import Expr, Path, exact_key, paths_of, walk
@@ -27,7 +27,7 @@ from tileops_rules.shapes import (
     UnionShape,
     device_type,
 )
-from tileops_rules.tree import Ask, Leaf, Pick, Tree, walk_tree
+from tileops_rules.tree import Ask, Leaf, Pick, Tree, below, walk_tree
 
 __all__ = ["CODE", "LARGEST_CODE", "Writer", "tree_paths", "tree_size"]
 
@@ -52,16 +52,17 @@ def tree_paths(tree: Tree) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def tree_size(tree: Tree) -> int:
-    """Number of nodes when shared branches are written out."""
+def _sizes(tree: Tree) -> dict[int, int]:
+    """For each node, by its ``id``, the number of nodes from it on when shared branches are written out."""
     sizes: dict[int, int] = {}
     for node in walk_tree(tree):
-        if isinstance(node, Leaf):
-            below: Iterable[Tree] = ()
-        else:
-            below = (node.yes, node.no) if isinstance(node, Ask) else [t for _, t in node.branches]
-        sizes[id(node)] = 1 + sum(sizes[id(t)] for t in below)
-    return sizes[id(tree)]
+        sizes[id(node)] = 1 + sum(sizes[id(branch)] for branch in below(node))
+    return sizes
+
+
+def tree_size(tree: Tree) -> int:
+    """Number of nodes when shared branches are written out."""
+    return _sizes(tree)[id(tree)]
 
 
 def _fills(value: Any) -> tuple[Fill, ...]:
@@ -195,17 +196,7 @@ class Writer:
             end: The statement at an end.
             lost: The statement where a slot holds what its path leaves out.
         """
-        sizes: dict[int, int] = {}
-        for node in walk_tree(tree):
-            below = (
-                ()
-                if isinstance(node, Leaf)
-                else (node.yes, node.no)
-                if isinstance(node, Ask)
-                else [t for _, t in node.branches]
-            )
-            sizes[id(node)] = 1 + sum(sizes[id(t)] for t in below)
-        self._tree(depth, tree, end, lost, sizes)
+        self._tree(depth, tree, end, lost, _sizes(tree))
 
     def _tree(self, depth: int, tree: Tree, end: Callable[[Leaf], str], lost: str, sizes: dict[int, int]) -> None:
         while not isinstance(tree, Leaf):

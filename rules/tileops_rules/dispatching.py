@@ -62,8 +62,6 @@ def mask_function(selector: Selector) -> Callable[[Any], int]:
     }
     valid_tree = selector.invalid.tree if selector.invalid is not None else None
     needed: dict[Path, None] = {}
-    for tree in (*trees.values(), *(() if valid_tree is None else (valid_tree,))):
-        needed.update(dict.fromkeys(tree_paths(tree)))
     for rule in (*selector.rules.values(), *(() if selector.invalid is None else (selector.invalid,))):
         needed.update(dict.fromkeys(sorted(rule.touched, key=str)))
     for predicate in available.values():

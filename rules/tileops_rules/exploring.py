@@ -122,8 +122,7 @@ class Explorer:
         self._alone = {p: s.values[0] for p, s in domain.slots.items() if s.sort == "finite" and len(s.values) == 1}
         self._linked = frozenset(paths_of(domain.links))
 
-    # ------------------------------------------------------------------------------------------- one path
-    # after another
+    # ---------------------------------------------------------------------------------- one path after another
 
     def explore(self, body: Callable[[Any], Any], place: tuple[str, int]) -> tuple[Tree, int]:
         """The finished tree and the number of its paths.
@@ -195,16 +194,17 @@ class Explorer:
     def _swallowed(self, frame: Any, error: BaseException) -> None:
         """Note an exception that a stand-in caused, even where the rule catches it."""
         if self.refusal is None and isinstance(error, Exception):
-            text = str.__str__(str(error))
-            if any(name in text for name in _STAND_INS):
-                self.refusal = (*_rule_place(frame), f"a stand-in reached code that takes no stand-ins: {text}")
+            self._blame(str.__str__(str(error)), lambda: _rule_place(frame))
 
     def _raised(self, error: Exception) -> Outcome:
         text = str.__str__(str(error))
-        if any(name in text for name in _STAND_INS):
-            file, line = _place_of_traceback(error)
-            self.refusal = (file, line, f"a stand-in reached code that takes no stand-ins: {text}")
+        self._blame(text, lambda: _place_of_traceback(error))
         return raised(error, text)
+
+    def _blame(self, text: str, place: Callable[[], tuple[str, int]]) -> None:
+        """Refuse where the text of an error shows that a stand-in reached code that takes none."""
+        if any(name in text for name in _STAND_INS):
+            self.refusal = (*place(), f"a stand-in reached code that takes no stand-ins: {text}")
 
     def _next(self) -> bool:
         """Go to the next branch that was not explored; False where there is none."""
@@ -231,8 +231,7 @@ class Explorer:
         elif node.question is not None:
             self._picked[node.question.path] = node.answers[choice]
 
-    # ------------------------------------------------------------------------------------------ what stand-ins
-    # ask for
+    # --------------------------------------------------------------------------------- what stand-ins ask for
 
     def _resume(self) -> None:
         if self._cursor >= len(self._trace):

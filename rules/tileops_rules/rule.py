@@ -178,7 +178,7 @@ class Rule:
     def _compiled(self) -> Callable[[Any], Any]:
         if tree_size(self.tree) > LARGEST_CODE:
             return self._walk
-        needed = self.touched | frozenset(tree_paths(self.tree))
+        needed = self.touched
         linked = frozenset(paths_of(self.domain.links))
         assumes_links = bool(needed & linked)
         needed |= linked if assumes_links else frozenset()

@@ -15,7 +15,7 @@ from tileops_rules.expr import Expr, Path, among, conjunction, disjunction, exac
 from tileops_rules.outcome import Outcome
 from tileops_rules.shapes import Slot
 
-__all__ = ["Ask", "Growing", "Leaf", "Pick", "Tree", "condition", "follow", "frozen", "leaves", "walk_tree"]
+__all__ = ["Ask", "Growing", "Leaf", "Pick", "Tree", "below", "condition", "follow", "frozen", "leaves", "walk_tree"]
 
 
 class Leaf:
@@ -113,6 +113,13 @@ def _joined(node: Growing, children: list[Tree], interned: dict[Any, Tree]) -> T
     return interned.setdefault(key, Pick(path, branches))
 
 
+def below(node: Tree) -> list[Tree]:
+    """The branches of a node, in the order of its answers."""
+    if isinstance(node, Leaf):
+        return []
+    return [node.yes, node.no] if isinstance(node, Ask) else [branch for _, branch in node.branches]
+
+
 def walk_tree(tree: Tree) -> Iterator[Tree]:
     """Every node once, branches before the node that holds them."""
     seen: set[int] = set()
@@ -126,8 +133,7 @@ def walk_tree(tree: Tree) -> Iterator[Tree]:
             yield node
             continue
         stack.append((node, True))
-        below = (node.no, node.yes) if isinstance(node, Ask) else [t for _, t in reversed(node.branches)]
-        stack.extend((t, False) for t in below)
+        stack.extend((branch, False) for branch in reversed(below(node)))
 
 
 def leaves(tree: Tree) -> Iterator[Leaf]:

@@ -198,7 +198,7 @@ class Views:
         return self.inner(real)
 
     def class_view(self, real: type) -> ClassView:
-        """The view of a class; one object, so that ``is`` means what it says."""
+        """The view of a class; always the same object."""
         found = self._classes.get(real)
         if found is None:
             found = self._classes[real] = ClassView(self, real)

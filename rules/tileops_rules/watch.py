@@ -99,7 +99,7 @@ class Watch:
 
     def __exit__(self, *_error: object) -> None:
         self._active = self._looking = False
-        if _TOGGLES or self._installed:
+        if self._installed:
             sys.setprofile(self._before)
             self._installed = False
         if self._caught is not None:
@@ -114,16 +114,14 @@ class Watch:
     def pause(self) -> None:
         """Look away while the explorer does its own work, which is most of the calls."""
         self._looking = False
-        if self._active and _TOGGLES:
+        if self._installed and _TOGGLES:
             sys.setprofile(None)
 
     def resume(self) -> None:
         """Look, or look again."""
         if self._active and not self._looking:
             self._looking = True
-            if _TOGGLES:
-                sys.setprofile(self._look)
-            elif not self._installed:
+            if _TOGGLES or not self._installed:
                 self._installed = True
                 sys.setprofile(self._look)
 
@@ -157,7 +155,7 @@ class Watch:
             self._stop(frame, f"{owner}.{arg.__name__}")
 
     def _check_receiver(self, frame: types.FrameType, function: Any) -> None:
-        """Refuse methods that look at the text of a field, or change what the rule reads."""
+        """Refuse methods that look at the text of a field."""
         receiver = getattr(function, "__self__", None)
         if (
             isinstance(receiver, str)
