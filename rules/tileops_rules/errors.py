@@ -119,12 +119,15 @@ class NoImplementation(RuleError, ValueError):
     Attributes:
         call: The call.
         explanation: What every implementation said (:class:`~tileops_rules.Explanation`).
+        declared: Why the interface says that nobody is meant to serve it, or None where it does not.
     """
 
-    def __init__(self, call: object, explanation: Any) -> None:
-        super().__init__(f"no implementation serves this call: {call!r}\n{explanation}")
+    def __init__(self, call: object, explanation: Any, declared: str | None = None) -> None:
+        note = "" if declared is None else f"\ndeclared unserved: {declared}"
+        super().__init__(f"no implementation serves this call: {call!r}\n{explanation}{note}")
         self.call = call
         self.explanation = explanation
+        self.declared = declared
 
 
 class AmbiguousDispatch(RuleError, ValueError):

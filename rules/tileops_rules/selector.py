@@ -35,6 +35,7 @@ class Selector:
         candidates: Sorted by key; order decides nothing.
         op: Name of the op it stands for, may be empty.
         interface: Name of the interface there, may be empty.
+        unserved: Says of a call why nobody is meant to serve it; None where nothing is declared.
         domain: What the fields range over.
         wins_over: For each key the keys it wins over, transitively, the general one included.
     """
@@ -47,6 +48,7 @@ class Selector:
         op: str = "",
         interface: str = "",
         resolve: Callable[[Any], Any] | None = None,
+        unserved: Callable[[Any], Any] | None = None,
     ) -> None:
         """A selector by hand.
 
@@ -56,6 +58,8 @@ class Selector:
             op: A name for reports.
             interface: A name for reports.
             resolve: Fills in the device facts of a call before it is asked about.
+            unserved: Says of a call why nobody is meant to serve it, else None. It decides no selection: it is
+                what an audit holds gaps against, and a line of the error where no candidate serves.
 
         Raises:
             SelectorError: a key is not in snake_case or stands twice, preferences name no sibling or form a cycle, or
@@ -66,6 +70,7 @@ class Selector:
         self.candidates = tuple(sorted(candidates, key=lambda c: c.key))
         self.op = op
         self.interface = interface
+        self.unserved = unserved
         self._resolve = resolve
         self._lock = threading.RLock()
         self._lifted: tuple[dict[str, Rule], dict[str, NotLifted]] | None = None
@@ -130,6 +135,7 @@ class Selector:
             op=owner.__name__,
             interface=interface,
             resolve=getattr(op, "resolve", None),
+            unserved=getattr(face, "unserved", None),
         )
 
     # ------------------------------------------------------------------------------------------------ lifted, once
@@ -180,6 +186,25 @@ class Selector:
     def invalid_not_lifted(self) -> NotLifted | None:
         """Why ``invalid`` was not lifted, where it was not."""
         return self._validity[1].get("invalid")
+
+    @cached_property
+    def _declared(self) -> Rule | NotLifted | None:
+        if self.unserved is None:
+            return None
+        try:
+            return lift(self.unserved, self.spec, domain=self.domain).replayed(REPLAYS_AT_CONSTRUCTION)
+        except NotLifted as error:
+            return error
+
+    @property
+    def declared_unserved(self) -> Rule | None:
+        """``unserved``, lifted when first asked for; None where there is none or it was not lifted."""
+        return self._declared if isinstance(self._declared, Rule) else None
+
+    @property
+    def unserved_not_lifted(self) -> NotLifted | None:
+        """Why ``unserved`` was not lifted, where it was not."""
+        return self._declared if isinstance(self._declared, NotLifted) else None
 
     @cached_property
     def valid(self) -> Predicate:
@@ -309,8 +334,15 @@ class Selector:
         if index >= 0:
             return index
         if index == -1:
-            raise NoImplementation(call, self._explained(call))
+            raise self._nobody(call)
         raise AmbiguousDispatch(call, tuple(self.candidates[i].key for i in self.undefeated(mask)))
+
+    def _nobody(self, call: Any) -> NoImplementation:
+        explanation = self._explained(call)
+        try:
+            return NoImplementation(call, explanation, None if self.unserved is None else self.unserved(call))
+        except Exception as error:
+            raise NoImplementation(call, explanation, f"unserved raised {type(error).__name__}: {error}") from error
 
     def resolved(self, call: Any) -> Any:
         """The call with its device facts filled in, where the op knows how.

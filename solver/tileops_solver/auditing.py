@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import combinations
 from typing import Any
 
 from tileops_rules import Selector
 
+from tileops_solver.checks.asked import Result
+from tileops_solver.checks.catalogue import Selection
 from tileops_solver.checks.cycles import table_findings
-from tileops_solver.checks.overlap import prove_pairs
 from tileops_solver.checks.replays import replay_rules
 from tileops_solver.findings import InterfaceReport, Pairs, Report, Undecided, Unlifted
 from tileops_solver.places import from_import_root
+from tileops_solver.subject import Subject
 from tileops_solver.targets import op_classes
 
 __all__ = ["Progress", "audit"]
@@ -20,27 +22,57 @@ __all__ = ["Progress", "audit"]
 Progress = Callable[[int, int, str], None]
 """Called with the steps done, the steps in all, and what is being looked at."""
 
+_SubjectOf = Callable[[Selector, tuple[Selector, ...], str], Subject]
 
-def audit(target: Any, *, progress: Progress | None = None) -> Report:
-    """Prove, for each interface of *target*, that no valid call is claimed twice without a declared winner.
 
-    Every rule is also run against its original on at least 2,000 calls near its thresholds.
+def audit(
+    target: Any,
+    *,
+    progress: Progress | None = None,
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    archs: Collection[int] | None = None,
+    independent_of: Collection[str] = (),
+    changes_within: Collection[str] = (),
+) -> Report:
+    """Ask every question of the catalogue about each interface of *target*.
+
+    Above all that no valid call is claimed twice without a declared winner. Every rule is also run against its
+    original on at least 2,000 calls near its thresholds.
 
     Args:
         target: An op class or object, a module (walked with its sub-modules for classes that have
             ``kernel_types`` and ``interfaces``), or a :class:`~tileops_rules.Selector`; or several of these in a
             list or tuple.
         progress: Called as the work goes on.
+        select: Ids of checks or kinds of finding to look for; all where empty.
+        ignore: Those to leave out.
+        archs: Archs to look at; all where None.
+        independent_of: Fields that are to be shown to change no choice; interfaces without them are left alone.
+        changes_within: Integer fields of which every value is wanted at which the choice changes.
 
     Raises:
         TargetError: the target is none of these, or a module in it cannot be imported.
+        UnknownCheck: *select* or *ignore* names neither a check nor a kind of finding.
         InconsistencyError: solver, rules and original functions do not agree; a mistake in this library.
         ImportError: z3 is needed and not installed.
     """
+    asked = Selection(select, ignore)
     jobs = _jobs_of(target if isinstance(target, list | tuple) else [target])
     jobs.sort(key=lambda job: (job.op, job.interface, job.home))
-    steps = _Steps(sum(job.steps for job in jobs), progress)
-    return Report(tuple(job.run(steps) for job in jobs))
+    steps = _Steps(sum(job.steps(asked) for job in jobs), progress)
+
+    def subject_of(selector: Selector, siblings: tuple[Selector, ...], label: str) -> Subject:
+        return Subject(
+            selector,
+            siblings=siblings,
+            step=lambda: steps.take(label),
+            independent_of=independent_of,
+            changes_within=changes_within,
+            archs=archs,
+        )
+
+    return Report(tuple(job.run(asked, steps, subject_of) for job in jobs))
 
 
 def _jobs_of(targets: Iterable[Any]) -> list[_Job]:
@@ -51,8 +83,14 @@ def _jobs_of(targets: Iterable[Any]) -> list[_Job]:
             selectors[id(each)] = each
         else:
             ops.update((id(op), op) for op in op_classes(each))
-    by_hand = [_Job(each.op, each.interface, each) for each in selectors.values()]
-    return by_hand + [_job(op, interface) for op in ops.values() for interface in op.interfaces]
+    jobs = [_Job(each.op, each.interface, each) for each in selectors.values()]
+    for op in ops.values():
+        mine = [_job(op, interface) for interface in op.interfaces]
+        siblings = tuple(job.selector for job in mine if job.selector is not None)
+        for job in mine:
+            job.siblings = siblings
+        jobs += mine
+    return jobs
 
 
 def _job(op: Any, interface: str) -> _Job:
@@ -99,7 +137,8 @@ class _Job:
     ) -> None:
         self.op = op
         self.interface = interface
-        self._selector = selector
+        self.selector = selector
+        self.siblings: tuple[Selector, ...] = ()
         self._source = source
         self._error = error
 
@@ -109,32 +148,34 @@ class _Job:
         kind = self._source if isinstance(self._source, type) else type(self._source)
         return f"{kind.__module__}.{kind.__qualname__}"
 
-    @property
-    def steps(self) -> int:
-        """Steps of work: one a pair, and one for lifting and replaying."""
-        if self._selector is None:
+    def steps(self, asked: Selection) -> int:
+        """Steps of work: those of each check, and one for lifting and replaying."""
+        if self.selector is None:
             return 1
-        count = sum(not c.general for c in self._selector.candidates)
-        return 1 + count * (count - 1) // 2
+        return 1 + sum(check.steps(self.selector) for check in asked.checks)
 
-    def run(self, steps: _Steps) -> InterfaceReport:
+    def run(self, asked: Selection, steps: _Steps, subject_of: _SubjectOf) -> InterfaceReport:
         """The report of this interface."""
-        if self._selector is None:
+        if self.selector is None:
             steps.take(self.op)
             return self._broken()
-        selector = self._selector
+        selector = self.selector
+        label = f"{self.op}.{self.interface}"
         replay_rules(selector)
-        steps.take(f"{self.op}.{self.interface}")
-        proof = prove_pairs(selector, lambda: steps.take(f"{self.op}.{self.interface}"))
+        steps.take(label)
+        subject = subject_of(selector, self.siblings, label)
+        results: list[Result] = [check.run(subject) for check in asked.checks]
         return InterfaceReport(
             op=self.op,
             interface=self.interface,
             implementations=selector.keys,
-            pairs=proof.pairs,
+            pairs=next((each.pairs for each in results if each.pairs is not None), Pairs()),
             not_lifted=_unlifted(selector),
-            findings=proof.findings,
+            findings=tuple(finding for each in results for finding in each.findings if asked.keeps(finding)),
             assumed_domains=selector.domain.assumed(),
-            undecided=proof.undecided,
+            undecided=tuple(open_point for each in results for open_point in each.undecided),
+            answered=subject.answered,
+            facts=tuple(fact for each in results for fact in each.facts),
         )
 
     def _broken(self) -> InterfaceReport:
@@ -170,4 +211,6 @@ def _unlifted(selector: Selector) -> tuple[Unlifted, ...]:
     failed = dict(selector.not_lifted)
     if selector.invalid_not_lifted is not None:
         failed[f"{selector.spec.__name__}.invalid"] = selector.invalid_not_lifted
+    if selector.unserved_not_lifted is not None:
+        failed["unserved"] = selector.unserved_not_lifted
     return tuple(Unlifted(key, from_import_root(error.place), error.cause) for key, error in sorted(failed.items()))

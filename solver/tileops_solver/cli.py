@@ -135,7 +135,7 @@ def _audit(targets: tuple[str, ...], style: str, strict: bool) -> int:
     if not report.interfaces:
         click.echo(f"nothing to audit: no class with kernel_types and interfaces in {', '.join(targets)}", err=True)
     click.echo(as_json(report) if style == "json" else as_text(report), nl=False)
-    if report.findings:
+    if report.totals.findings:
         return FOUND
     return FOUND if strict and report.totals.not_proved else CLEAN
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-__all__ = ["Finding", "InterfaceReport", "Pairs", "Report", "Totals", "Undecided", "Unlifted"]
+__all__ = ["Answered", "Finding", "InterfaceReport", "Pairs", "Report", "Severity", "Totals", "Undecided", "Unlifted"]
 
 
 class _Numbers(Mapping[str, Any]):
@@ -41,22 +42,39 @@ class Pairs(_Numbers):
     undecided: int = 0
 
 
+class Severity(enum.Enum):
+    """How much a finding weighs; the first two fail an audit."""
+
+    ERROR = "error"
+    """Some call goes wrong: two claim it, a rule throws, a kernel does not fit."""
+
+    WARNING = "warning"
+    """Nothing goes wrong today that was not meant to, but a statement has no effect or a call no kernel."""
+
+    NOTE = "note"
+    """Worth knowing; an audit stays clean."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something wrong with the rules.
 
     Attributes:
-        kind: ``overlap`` (two serve a call and neither is preferred); or why no op can be constructed with
-            the interface at
-            all: ``cycle`` (of preferences), ``preference`` (for itself, for no sibling, or of the general
-            implementation), ``general`` (more than one), ``key`` (not snake_case), ``contract`` (anything
-            else).
+        kind: What is wrong: a row of ``tileops_solver.checks.catalogue``; or why no op can be constructed with
+            the interface at all: ``cycle`` (of preferences), ``preference`` (for itself, for no sibling, or of
+            the general implementation), ``general`` (more than one), ``key`` (not snake_case), ``contract``
+            (anything else).
         keys: The implementations concerned.
         witness: The smallest call that shows it, where one does, else None.
         message: What is wrong, with the values, and what to write instead.
-        places: ``file:line`` of each of *keys*, the file from its import root.
+        places: ``file:line`` of each of *keys*, the file from its import root; of the interface or call spec
+            where no implementation is concerned.
         op: The op.
         interface: The interface.
+        severity: How much it weighs.
+        subject: What besides *keys* it is about, as an arch (``sm_90``) or a field; may be empty.
+        edit: The line that would settle it, where there is one, with where it goes.
+        facts: Further values under names, as the nearest served call of a gap.
     """
 
     kind: str
@@ -66,6 +84,21 @@ class Finding:
     places: tuple[str, ...]
     op: str = ""
     interface: str = ""
+    severity: Severity = Severity.ERROR
+    subject: str = ""
+    edit: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def id(self) -> str:
+        """The same for the same finding in every run: ``Op.interface:kind:key+key:subject``."""
+        name = f"{self.op}.{self.interface}" if self.op else self.interface
+        return ":".join(part for part in (name, self.kind, "+".join(self.keys), self.subject) if part)
+
+    @property
+    def fails(self) -> bool:
+        """Whether an audit fails for it."""
+        return self.severity is not Severity.NOTE
 
 
 @dataclass(frozen=True)
@@ -85,15 +118,34 @@ class Unlifted:
 
 @dataclass(frozen=True)
 class Undecided:
-    """A pair of which nothing was shown.
+    """A question of which nothing was shown.
 
     Attributes:
-        keys: The two implementations.
+        keys: The implementations it is about.
         reason: Why.
+        check: Id of the check that asked.
+        subject: What besides *keys* it is about; may be empty.
     """
 
-    keys: tuple[str, str]
+    keys: tuple[str, ...]
     reason: str
+    check: str = "overlap"
+    subject: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Answered(_Numbers):
+    """Who answered the questions about an interface.
+
+    Attributes:
+        cheap: Intervals and sets of values alone.
+        on_file: A proof on file.
+        solver: z3.
+    """
+
+    cheap: int = 0
+    on_file: int = 0
+    solver: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,7 +160,9 @@ class InterfaceReport:
         not_lifted: Rules that were not lifted.
         findings: What is wrong.
         assumed_domains: A line for each domain that was assumed and not declared.
-        undecided: The pairs counted as undecided, with the reason.
+        undecided: The questions that were not decided, with the reason.
+        answered: Who answered the questions.
+        facts: Lines that were asked for and are no findings, as where a choice changes.
     """
 
     op: str
@@ -119,6 +173,8 @@ class InterfaceReport:
     findings: tuple[Finding, ...]
     assumed_domains: tuple[str, ...]
     undecided: tuple[Undecided, ...] = ()
+    answered: Answered = field(default_factory=Answered)
+    facts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +190,12 @@ class Totals(_Numbers):
         overlapping: The same.
         undecided: The same.
         not_lifted: Rules that were not lifted.
-        findings: Findings.
+        findings: Findings that fail an audit: errors and warnings.
+        notes: Findings that do not.
         assumed_domains: Domains that were assumed.
-        not_proved: Undecided pairs and rules not lifted; while it is not 0, no absence of findings is a
+        not_proved: Undecided questions and rules not lifted; while it is not 0, no absence of findings is a
             proof.
+        answered: Who answered the questions.
     """
 
     interfaces: int
@@ -149,8 +207,10 @@ class Totals(_Numbers):
     undecided: int
     not_lifted: int
     findings: int
+    notes: int
     assumed_domains: int
     not_proved: int
+    answered: Answered
 
 
 @dataclass(frozen=True)
@@ -171,23 +231,27 @@ class Report:
     @property
     def totals(self) -> Totals:
         """Sums over the interfaces."""
-        pairs = _summed(each.pairs for each in self.interfaces)
+        pairs = Pairs(**_summed(each.pairs for each in self.interfaces))
         not_lifted = sum(len(each.not_lifted) for each in self.interfaces)
+        undecided = sum(len(each.undecided) for each in self.interfaces)
+        failing = sum(finding.fails for finding in self.findings)
         return Totals(
             interfaces=len(self.interfaces),
             implementations=sum(len(each.implementations) for each in self.interfaces),
             pairs=pairs,
             **pairs,
             not_lifted=not_lifted,
-            findings=len(self.findings),
+            findings=failing,
+            notes=len(self.findings) - failing,
             assumed_domains=sum(len(each.assumed_domains) for each in self.interfaces),
-            not_proved=pairs.undecided + not_lifted,
+            not_proved=undecided + not_lifted,
+            answered=Answered(**_summed(each.answered for each in self.interfaces)),
         )
 
 
-def _summed(all_pairs: Iterable[Pairs]) -> Pairs:
-    total = dict.fromkeys(Pairs(), 0)
-    for pairs in all_pairs:
-        for name in pairs:
-            total[name] += pairs[name]
-    return Pairs(**total)
+def _summed(tables: Iterable[_Numbers]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for table in tables:
+        for name in table:
+            total[name] = total.get(name, 0) + table[name]
+    return total

@@ -37,11 +37,13 @@ class Witness:
         outcome: POSSIBLE with a call, IMPOSSIBLE, or UNKNOWN.
         call: The call.
         reason: Why nothing was found, or how that was proved.
+        cheap: Intervals and sets of values alone gave the answer.
     """
 
     outcome: Outcome
     call: Any = None
     reason: str = ""
+    cheap: bool = False
 
 
 def smallest_call(expr: Expr, domain: Domain, accepts: Callable[[Any], str | None]) -> Witness:
@@ -128,7 +130,7 @@ class _Search:
         question = self._question
         reply = question.check()
         if reply.outcome is not Outcome.POSSIBLE:
-            return Witness(reply.outcome, reason=reply.reason)
+            return Witness(reply.outcome, reason=reply.reason, cheap=question.known is None)
         best = dict(reply.codes)
         with question.level():
             for path in question.codes:

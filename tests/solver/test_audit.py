@@ -321,9 +321,13 @@ def test_the_json_has_exactly_its_fields(module: Callable[..., Any]) -> None:
             "not_lifted",
             "findings",
             "assumed_domains",
+            "undecided",
+            "answered",
+            "facts",
         ]
         assert list(each["pairs"]) == ["ordered", "disjoint", "overlapping", "undecided"]
-        assert all(list(f) == ["kind", "keys", "witness", "message", "places"] for f in each["findings"])
+        fields = ["id", "severity", "kind", "keys", "witness", "message", "places", "subject", "edit", "facts"]
+        assert all(list(f) == fields for f in each["findings"])
         assert all(list(r) == ["key", "place", "cause"] for r in each["not_lifted"])
     clashing, unproved = data["interfaces"]
     assert clashing["findings"][0]["witness"] == {"n": 64, "m": 1, "dtype": "f16"}

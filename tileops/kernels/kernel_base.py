@@ -30,6 +30,15 @@ class KernelInterface(ABC):
 
     request: ClassVar[type[CallSpec]]
 
+    @classmethod
+    def unserved(cls, call: Any) -> str | None:
+        """Why no implementation is meant to serve *call*, or ``None``.
+
+        It decides nothing: an audit reports a call that nobody serves and that is not declared here, and one
+        that is declared here and served.
+        """
+        return None
+
 
 class Kernel(ABC):
     """One implementation: a class that inherits this one and a :class:`KernelInterface`.

@@ -27,7 +27,7 @@ def as_json(report: Report) -> str:
 
 def as_data(report: Report) -> dict[str, Any]:
     """The report as plain values."""
-    totals = {name: dict(value) if name == "pairs" else value for name, value in report.totals.items()}
+    totals = {name: dict(value) if name in ("pairs", "answered") else value for name, value in report.totals.items()}
     return {"interfaces": [_interface(each) for each in report.interfaces], "totals": totals}
 
 
@@ -40,16 +40,27 @@ def _interface(each: InterfaceReport) -> dict[str, Any]:
         "not_lifted": [{"key": rule.key, "place": rule.place, "cause": rule.cause} for rule in each.not_lifted],
         "findings": [_finding(finding) for finding in each.findings],
         "assumed_domains": list(each.assumed_domains),
+        "undecided": [
+            {"check": one.check, "keys": list(one.keys), "subject": one.subject, "reason": one.reason}
+            for one in each.undecided
+        ],
+        "answered": dict(each.answered),
+        "facts": list(each.facts),
     }
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
+        "id": finding.id,
+        "severity": finding.severity.value,
         "kind": finding.kind,
         "keys": list(finding.keys),
         "witness": None if finding.witness is None else plain(finding.witness),
         "message": finding.message,
         "places": list(finding.places),
+        "subject": finding.subject,
+        "edit": finding.edit,
+        "facts": {name: plain(value) for name, value in finding.facts.items()},
     }
 
 

@@ -24,6 +24,8 @@ def _lines(report: Report) -> Iterator[str]:
         f"{_count(sum(totals.pairs.values()), 'pair')}: {_pairs(totals.pairs)}"
     )
     yield f"findings: {totals.findings}"
+    if totals.notes:
+        yield f"notes: {totals.notes}"
     yield f"not proved: {totals.not_proved}"
 
 
@@ -32,11 +34,11 @@ def _interface(each: InterfaceReport) -> Iterator[str]:
     yield f"  implementations: {', '.join(each.implementations) or 'none'}"
     yield f"  pairs: {_pairs(each.pairs)}"
     for finding in each.findings:
-        yield f"  {finding.kind}: {finding.message}"
+        yield f"  {finding.severity.value} {finding.kind}: {finding.message}"
     for rule in each.not_lifted:
         yield f"  not lifted: {rule.key} at {rule.place}: {rule.cause}"
     for pair in each.undecided:
-        yield f"  undecided: {' and '.join(pair.keys)}: {pair.reason}"
+        yield f"  undecided: {pair.check}: {' and '.join((*pair.keys, *filter(None, [pair.subject])))}: {pair.reason}"
     if each.assumed_domains:
         yield "  assumed, not declared:"
         for line in each.assumed_domains:

@@ -1,0 +1,53 @@
+"""What a check is: a question with an id, the kinds of finding it can make, and the function that asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tileops_rules import Selector
+
+from tileops_solver.findings import Finding, Pairs, Severity, Undecided
+from tileops_solver.subject import Subject
+
+__all__ = ["Check", "Result"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check says of one interface.
+
+    Attributes:
+        findings: What is wrong.
+        undecided: What was not decided, with the reason.
+        facts: Lines that were asked for and are no findings.
+        pairs: States of pairs; of the overlap check alone.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
+    facts: tuple[str, ...] = ()
+    pairs: Pairs | None = None
+
+
+def _one(selector: Selector) -> int:
+    return 1
+
+
+@dataclass(frozen=True)
+class Check:
+    """A question that an audit asks of every interface.
+
+    Attributes:
+        id: Its name for ``--select`` and ``--ignore``.
+        asks: The question, as a sentence.
+        kinds: The kinds of finding it can make, with the weight of each.
+        run: Asks it.
+        steps: How often it calls :attr:`Subject.step`, for a selector.
+    """
+
+    id: str
+    asks: str
+    kinds: Mapping[str, Severity]
+    run: Callable[[Subject], Result]
+    steps: Callable[[Selector], int] = _one
