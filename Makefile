@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENV := $(VENV)/.installed
 
-.PHONY: demo test lint env notebooks-env clean
+.PHONY: demo test lint env clean
 .DEFAULT_GOAL := demo
 
 demo: $(ENV)
@@ -36,9 +36,6 @@ lint: $(ENV)
 
 env: $(ENV)
 
-notebooks-env: $(ENV)
-	@$(BIN)/python -m pip install -qq --no-build-isolation -c constraints.txt -e '.[notebooks]'
-
 $(ENV): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or later on PATH; name one: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
@@ -46,7 +43,7 @@ $(ENV): pyproject.toml constraints.txt
 		$(PYTHON) -m venv --clear $(VENV); }
 	@echo "== environment: installing the pinned packages (torch and TileLang are large; a few minutes at most)"
 	@$(BIN)/python -m pip install -qq -c constraints.txt setuptools
-	@$(BIN)/python -m pip install -qq --no-build-isolation -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install -qq --no-build-isolation -c constraints.txt -e '.[dev,notebooks]'
 	@touch $@
 
 clean:

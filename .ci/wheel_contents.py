@@ -1,4 +1,4 @@
-"""Build the sdist, and the wheel from it, and check what is inside: three typed packages and nothing else.
+"""Build the sdist, and the wheel from it, and check what is inside: three typed packages, the proofs, nothing else.
 
 Run from anywhere with an interpreter that has ``build`` and ``setuptools``. Exit code 0 when the contents are
 right, 1 when they are not, with one line for each thing that is wrong.
@@ -31,7 +31,7 @@ def main() -> int:
             return 1
         (wheel,) = output.glob("*.whl")
         (sdist,) = output.glob("*.tar.gz")
-        problems = wheel_problems(wheel_names(wheel), expected_modules(tree)) + sdist_problems(sdist)
+        problems = wheel_problems(wheel_names(wheel), expected_files(tree)) + sdist_problems(sdist)
         for problem in problems:
             sys.stdout.write(f"{problem}\n")
         if not problems:
@@ -49,12 +49,13 @@ def copy_tree(source: Path, target: Path) -> None:
             shutil.copy2(source / name, target / name)
 
 
-def expected_modules(tree: Path) -> set[str]:
-    """Return the names under which the packages' Python files of *tree* must be in the wheel."""
+def expected_files(tree: Path) -> set[str]:
+    """Return the names under which the packages' Python files and proofs of *tree* must be in the wheel."""
     return {
         path.relative_to(tree / folder).as_posix()
         for package, folder in PACKAGES.items()
-        for path in (tree / folder / package).rglob("*.py")
+        for pattern in ("*.py", "proofs/*.json")
+        for path in (tree / folder / package).rglob(pattern)
     }
 
 
@@ -64,8 +65,8 @@ def wheel_names(wheel: Path) -> list[str]:
         return [name for name in archive.namelist() if not name.endswith("/")]
 
 
-def wheel_problems(names: list[str], modules: set[str]) -> list[str]:
-    """Return what is wrong with a wheel that holds *names* and should hold *modules*."""
+def wheel_problems(names: list[str], expected: set[str]) -> list[str]:
+    """Return what is wrong with a wheel that holds *names* and should hold *expected*."""
     problems = []
     for name in names:
         top, *rest = PurePosixPath(name).parts
@@ -75,9 +76,9 @@ def wheel_problems(names: list[str], modules: set[str]) -> list[str]:
             problems.append(f"unexpected top-level name {top!r} in the wheel: {name}")
         elif any(part in ("tests", "test") or part.startswith("test_") for part in rest):
             problems.append(f"a test in the wheel: {name}")
-        elif not name.endswith((".py", "/py.typed")):
-            problems.append(f"neither a module nor py.typed in the wheel: {name}")
-    for required in sorted(modules | {f"{package}/py.typed" for package in PACKAGES}):
+        elif not name.endswith((".py", "/py.typed")) and not PurePosixPath(name).match("proofs/*.json"):
+            problems.append(f"neither a module nor py.typed nor a proof in the wheel: {name}")
+    for required in sorted(expected | {f"{package}/py.typed" for package in PACKAGES}):
         if required not in names:
             problems.append(f"missing from the wheel: {required} (does its folder have an __init__.py?)")
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):

@@ -28,8 +28,9 @@ settings.load_profile("tileops")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give every test a proof mode of its own: the caller's environment must not decide results."""
+    """Give every test modes of its own: the caller's environment must not decide results."""
     os.environ.pop("TILEOPS_PROOF", None)
+    os.environ.pop("TILEOPS_GENERAL", None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -41,10 +41,19 @@ class Subcommand:
 
 
 COMMANDS: dict[str, Subcommand] = {
-    "audit": Subcommand("tileops_solver.cli:audit_command", "Prove that no call is claimed twice without a winner"),
+    "audit": Subcommand(
+        "tileops_solver.audit_command:audit_command", "Prove that no call is claimed twice without a winner"
+    ),
+    "cases": Subcommand("tileops_solver.region_commands:cases_command", "List the calls at the borders of regions"),
     "demo": Subcommand("tileops.demo:command", "Run LayerNorm and GQA decode on the best device here"),
+    "diff": Subcommand("tileops_solver.snapshot_commands:diff_command", "Say which calls changed implementation"),
     "doctor": Subcommand("tileops.doctor:command", "Say what this machine has and lacks, and what can run on it"),
-    "explain": Subcommand("tileops_solver.cli:explain_command", "Say which kernel a call gets, and why"),
+    "explain": Subcommand("tileops_solver.explain_command:explain_command", "Say which kernel a call gets, and why"),
+    "plot": Subcommand("tileops_solver.plot_command:plot_command", "Draw which kernel is chosen over two fields"),
+    "regions": Subcommand("tileops_solver.region_commands:regions_command", "Say who serves what, arch by arch"),
+    "snapshot": Subcommand(
+        "tileops_solver.snapshot_commands:snapshot_command", "Write the rules of all ops as one sorted text"
+    ),
 }
 
 

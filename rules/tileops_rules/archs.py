@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["KNOWN_ARCHS", "ArchFacts"]
+__all__ = ["KNOWN_ARCHS", "LEAST_SMEM_BYTES", "MOST_THREADS", "ArchFacts"]
+
+MOST_THREADS = 1024
+"""Threads of a block at most, on every known arch (CUDA C++ programming guide, same table as below)."""
+LEAST_SMEM_BYTES = 48 * 1024
+"""Shared memory, in bytes, that a block may have on every known arch without opting in (same table)."""
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,19 @@ class Candidate:
         supported_archs: Iterable[int] | None = None,
         implementation: type | None = None,
     ) -> None:
+        """A candidate; see the class for what its members mean.
+
+        Raises:
+            SelectorError: *preferred_over* or *devices* is a plain string, which would be read as its letters.
+        """
+        for member, given in (("preferred_over", preferred_over), ("devices", devices)):
+            if isinstance(given, str):
+                note = written_in(implementation, member)
+                raise SelectorError(
+                    "preference" if member == "preferred_over" else member,
+                    (key,),
+                    f'{key}: {member} is {given!r}, a plain string{note}: write {member} = frozenset({{"{given}"}})',
+                )
         values = {
             "key": key,
             "refusal": refusal,
@@ -88,12 +101,13 @@ def written_in(implementation: type | None, member: str) -> str:
 def checked_preferences(name: str, candidates: Sequence[Candidate]) -> dict[str, frozenset[str]]:
     """The transitive closure of the preferences, after the checks that need no proof."""
     keys = [c.key for c in candidates]
+    known = frozenset(keys)
     for candidate in candidates:
         if not _SNAKE_CASE.fullmatch(candidate.key):
             raise SelectorError(
                 "key", (candidate.key,), f"{name}: the key {candidate.key!r} is not snake_case: write a_b_c"
             )
-        if keys.count(candidate.key) > 1:
+        if len(known) < len(keys) and keys.count(candidate.key) > 1:
             raise SelectorError(
                 "key", (candidate.key,), f"{name}: the key {candidate.key!r} stands twice: give each its own"
             )
@@ -121,7 +135,7 @@ def checked_preferences(name: str, candidates: Sequence[Candidate]) -> dict[str,
                 f"remove preferred_over, or general",
             )
         for other in sorted(c.preferred_over):
-            if other not in keys:
+            if other not in known:
                 raise SelectorError(
                     "preference",
                     (c.key, other),

@@ -29,7 +29,7 @@ from tileops_rules.shapes import (
 )
 from tileops_rules.tree import Ask, Leaf, Pick, Tree, below, walk_tree
 
-__all__ = ["CODE", "LARGEST_CODE", "Writer", "tree_paths", "tree_size"]
+__all__ = ["CODE", "LARGEST_CODE", "Writer", "fills", "tree_paths", "tree_size"]
 
 LARGEST_CODE: Final = 4_000
 """Nodes above which a tree is walked instead of compiled: Python takes seconds to compile more."""
@@ -46,7 +46,7 @@ def tree_paths(tree: Tree) -> tuple[Path, ...]:
         elif isinstance(node, Pick):
             found[node.path] = None
         elif isinstance(node.outcome, Returned):
-            for fill in _fills(node.outcome.value):
+            for fill in fills(node.outcome.value):
                 for argument in fill.args:
                     found.update(dict.fromkeys(paths_of(argument)))
     return tuple(found)
@@ -65,7 +65,8 @@ def tree_size(tree: Tree) -> int:
     return _sizes(tree)[id(tree)]
 
 
-def _fills(value: Any) -> tuple[Fill, ...]:
+def fills(value: Any) -> tuple[Fill, ...]:
+    """The places to fill of a returned value."""
     if isinstance(value, Template):
         return tuple(p for p in value.parts if isinstance(p, Fill))
     return (value,) if isinstance(value, Fill) else ()

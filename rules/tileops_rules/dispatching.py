@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tileops_rules.compile import LARGEST_CODE, Writer, tree_paths, tree_size
 from tileops_rules.domain import Domain
 from tileops_rules.errors import InvalidCall, OutsideDomain
-from tileops_rules.expr import Path, paths_of
+from tileops_rules.expr import FALSE, TRUE, Path, paths_of
 from tileops_rules.outcome import Raised
 from tileops_rules.shapes import Outside
 from tileops_rules.tree import Leaf, Tree
@@ -90,7 +90,9 @@ def mask_function(selector: Selector) -> Callable[[Any], int]:
     for i, candidate in enumerate(selector.candidates):
         condition = available[candidate.key].expr
         depth = 1
-        if condition.kind != "truth":
+        if condition is FALSE:
+            continue
+        if condition is not TRUE:
             writer.line(1, f"if {writer.code(condition)}:")
             depth = 2
         if candidate.key in trees:

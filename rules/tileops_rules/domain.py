@@ -182,6 +182,8 @@ class _Annotations:
             return self._finite(path, (None,), None, declared=True)
         if len(path) == 1 and path[0] == "device" and (hint is str or _named(hint, "device") or hint is Any):
             return self._device(hint, path)
+        if origin is tuple and not typing.get_args(hint) and hint is not typing.Tuple:  # noqa: UP006 - tuple[()]
+            return TupleShape(path, ())
         if origin is tuple or hint is tuple or _named(hint, "Size"):
             return self._tuple(typing.get_args(hint), path, default, notes)
         if isinstance(hint, type):
@@ -239,12 +241,11 @@ class _Annotations:
     def _tuple(self, args: tuple[Any, ...], path: Path, default: Any, notes: tuple[Any, ...]) -> Shape:
         standing = default if type(default) is tuple else ()
         if args and args[-1] is not Ellipsis:
-            parts = () if args == ((),) else args
             return TupleShape(
                 path,
                 tuple(
                     self.shape(a, (*path, i), standing[i] if i < len(standing) else _NO_DEFAULT, notes)
-                    for i, a in enumerate(parts)
+                    for i, a in enumerate(args)
                 ),
             )
         item = args[0] if args else int
@@ -262,7 +263,8 @@ class _Annotations:
         real = [a for a in args if a is not type(None)]
         options: dict[str, Shape] = {}
         for arg in args:
-            name = "None" if arg is type(None) else getattr(arg, "__name__", str(arg))
+            plain = _unwrapped(arg, ())[0]
+            name = "None" if arg is type(None) else getattr(plain, "__name__", str(plain))
             at = path if len(real) == 1 or arg is type(None) else (*path, f"<{name}>")
             options[name] = self.shape(arg, at, default, notes)
         if all(isinstance(s, FiniteShape) for s in options.values()):

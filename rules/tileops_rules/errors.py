@@ -24,7 +24,7 @@ class SelectorError(RuleError, ValueError):
     """Candidates cannot stand together in one selector.
 
     Attributes:
-        kind: ``key``, ``general``, ``preference`` or ``cycle``.
+        kind: ``key``, ``general``, ``preference``, ``cycle`` or ``devices``.
         keys: The candidates at fault.
     """
 

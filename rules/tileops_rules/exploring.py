@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import sys
 from collections.abc import Callable
@@ -17,8 +16,8 @@ from tileops_rules.expr import Expr, Path, constant, integer, paths_of
 from tileops_rules.facts import Facts
 from tileops_rules.integers import IntSymbol
 from tileops_rules.outcome import MARK_END, MARK_START, Fill, Outcome, Template, Unrepeatable, raised, returned
-from tileops_rules.shapes import IntShape, RecordShape, Shape, Slot
-from tileops_rules.standin import TABLE_LIMIT, StandIn
+from tileops_rules.shapes import FiniteShape, IntShape, RecordShape, Shape, Slot
+from tileops_rules.standin import TABLE_LIMIT, Mark, StandIn
 from tileops_rules.symbolic_call import GivenUp, SymbolicCall
 from tileops_rules.symbols import symbol_of, symbols_in
 from tileops_rules.texts import look_at_text
@@ -51,9 +50,10 @@ _STAND_INS: Final = (
 )
 
 _HERE: Final = str(FilePath(__file__).parent)
+_ESCAPED_MARK: Final = repr(MARK_START)[1:-1]
 
 
-@dataclass
+@dataclass(slots=True)
 class _Step:
     """A fork on the way to where exploring is now.
 
@@ -70,24 +70,6 @@ class _Step:
     traced: int
     facts: Facts
     picked: dict[Path, Any]
-
-
-class Mark(str):
-    """The text of a field: it can be put into a reason and formatted, but not looked at."""
-
-    explorer: Explorer
-    fill: Fill
-
-    def __format__(self, spec: str) -> str:
-        return str.__str__(self.explorer.mark(dataclasses.replace(self.fill, spec=spec))) if spec else str.__str__(self)
-
-    def __look(self, *_args: object) -> NoReturn:
-        self.explorer.refuse(f"the text of {self.fill.text} is looked at: compare the field itself")
-
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __len__ = __getitem__ = __iter__ = __contains__ = __look
-
-    def __hash__(self) -> int:
-        self.__look()
 
 
 class Explorer:
@@ -110,6 +92,7 @@ class Explorer:
         self._steps: list[_Step] = []
         self._trace: list[tuple[Any, Any]] = []
         self._cursor = 0
+        self._repeating = False
         self._facts = Facts(domain.slots)
         self._picked: dict[Path, Any] = {}
         self._asked = 0
@@ -119,8 +102,15 @@ class Explorer:
         self._questions: dict[tuple[Callable[..., Expr], tuple[Any, ...]], Expr] = {}
         self._combined: dict[tuple[Any, ...], Any] = {}
         self._integers: dict[Path, IntSymbol] = {}
+        self._lasting: dict[Path, IntSymbol] = {}
+        self._outcomes: dict[str | None, Outcome] = {}
         self._alone = {p: s.values[0] for p, s in domain.slots.items() if s.sort == "finite" and len(s.values) == 1}
         self._linked = frozenset(paths_of(domain.links))
+
+    def close(self) -> None:
+        """Let go of everything: stand-ins and views hold this, which holds them, and only the collector would tell."""
+        vars(self.views).clear()
+        vars(self).clear()
 
     # ---------------------------------------------------------------------------------- one path after another
 
@@ -130,6 +120,10 @@ class Explorer:
         Raises:
             NotLifted: something is unsupported, or the budget is spent.
         """
+        with self._watch.throughout():
+            return self._explored(body, place)
+
+    def _explored(self, body: Callable[[Any], Any], place: tuple[str, int]) -> tuple[Tree, int]:
         paths = 0
         call = SymbolicCall(self, self.domain.spec, self.domain.fields)
         self._picked = dict(self._alone)
@@ -149,7 +143,8 @@ class Explorer:
 
     def _run(self, body: Callable[[Any], Any], call: SymbolicCall, place: tuple[str, int]) -> Outcome | None:
         self._cursor = 0
-        self._symbols: dict[Path, Any] = {}
+        self._repeating = bool(self._trace)
+        self._symbols: dict[Path, Any] = dict(self._lasting)
         outcome: Outcome | None = None
         try:
             with self._watch.over(self._swallowed if self.views.catches else None):
@@ -183,6 +178,11 @@ class Explorer:
         if type(value) is Mark:
             value = str.__str__(value)
         try:
+            if value is None or type(value) is str:
+                known = self._outcomes.get(value)
+                if known is None:
+                    known = self._outcomes[value] = returned(value, self._template)
+                return known
             if isinstance(type(value), type) and issubclass(type(value), StandIn):
                 return returned(value._fill("", ""), self._template)
             if type(value) is SymbolicCall or next(symbols_in(value), None) is not None:
@@ -209,13 +209,14 @@ class Explorer:
     def _next(self) -> bool:
         """Go to the next branch that was not explored; False where there is none."""
         while self._steps:
-            step = self._steps.pop()
-            node, choice = step.node, step.choice + 1
-            if choice < len(node.answers):
+            step = self._steps[-1]
+            node = step.node
+            step.choice = choice = step.choice + 1
+            if choice == len(node.answers):
+                self._steps.pop()
+            else:
                 del self._trace[step.traced :]
-                self._picked = dict(step.picked)
-                self._facts = step.facts.copy()
-                self._steps.append(_Step(node, choice, step.traced, step.facts, step.picked))
+                self._picked, self._facts = step.picked, step.facts
                 self._enter(node, choice)
                 self._trace.append((node.question, node.answers[choice]))
                 return True
@@ -226,25 +227,23 @@ class Explorer:
         if node.children is not None:
             node.children[choice] = child
         self._here = child
+        # What the step keeps stays as it is: the other branches go on from there.
         if isinstance(node.question, Expr):
+            self._facts = self._facts.copy()
             self._facts.learn(node.question, bool(node.answers[choice]))
         elif node.question is not None:
-            self._picked[node.question.path] = node.answers[choice]
+            self._picked = {**self._picked, node.question.path: node.answers[choice]}
 
     # --------------------------------------------------------------------------------- what stand-ins ask for
 
     def _resume(self) -> None:
-        if self._cursor >= len(self._trace):
+        if not self._repeating:
             self._watch.resume()
 
     def _answer(self, key: Any, find: Callable[[Any], Any]) -> Any:
         """The answer to *key*: the one of the run before, or what *find* gives."""
-        if self._cursor < len(self._trace):
-            before, answer = self._trace[self._cursor]
-            if before is not key and before != key:
-                self.refuse("asks other questions when it is run again: a rule is a function of the call alone")
-            self._cursor += 1
-            return answer
+        if self._repeating:
+            return self._repeated(key)
         if len(self._trace) >= _ANSWERS_A_PATH:
             self.refuse(f"over {_ANSWERS_A_PATH} answers on one path: does a loop run over a field or a long range?")
         answer = find(key)
@@ -253,14 +252,27 @@ class Explorer:
         self._cursor += 1
         return answer
 
+    def _repeated(self, key: Any) -> Any:
+        """The answer of the run before; after the last one, what the rule does is new and watched."""
+        before, answer = self._trace[self._cursor]
+        if before is not key and before != key:
+            self.refuse("asks other questions when it is run again: a rule is a function of the call alone")
+        self._advance()
+        return answer
+
+    def _advance(self) -> None:
+        self._cursor += 1
+        if self._cursor == len(self._trace):
+            self._repeating = False
+            self._watch.resume()
+
     def _fork(self, question: Expr | Slot, answers: tuple[Any, ...]) -> Any:
         self._asked += 1
         if len(self._steps) >= _QUESTIONS_A_PATH:
             self.refuse(f"over {_QUESTIONS_A_PATH} questions on one path: does a loop run over a field?")
         node = self._here
         node.question, node.answers, node.children = question, answers, [None] * len(answers)
-        self._steps.append(_Step(node, 0, len(self._trace), self._facts, dict(self._picked)))
-        self._facts = self._facts.copy()
+        self._steps.append(_Step(node, 0, len(self._trace), self._facts, self._picked))
         self._enter(node, 0)
         return answers[0]
 
@@ -276,11 +288,10 @@ class Explorer:
         """The answer to the question ``make(*args)``."""
         key = (make, args)
         question = self._questions.get(key)
-        if question is not None and self._cursor < len(self._trace):
+        if question is not None and self._repeating:
             before, answer = self._trace[self._cursor]
             if before is question:
-                self._cursor += 1
-                self._resume()
+                self._advance()
                 return bool(answer)
         self._watch.pause()
         try:
@@ -323,11 +334,15 @@ class Explorer:
 
     def pick(self, slot: Slot) -> Any:
         """The value of a finite slot on this path."""
+        if self._repeating:
+            return self._repeated(slot)
+        watched = self._watch.looking
         self._watch.pause()
         try:
             return self._answer(slot, self._pick)
         finally:
-            self._resume()
+            if watched:
+                self._watch.resume()
 
     def _pick(self, slot: Slot) -> Any:
         if slot.path not in self._picked:
@@ -336,7 +351,7 @@ class Explorer:
                 values = tuple(v for v in values if self._consistent(slot.path, v))
             if len(values) > 1:
                 return self._fork(slot, values)
-            self._picked[slot.path] = values[0]
+            self._picked = {**self._picked, slot.path: values[0]}
         return self._picked[slot.path]
 
     def _consistent(self, path: Path, value: Any) -> bool:
@@ -382,7 +397,7 @@ class Explorer:
         finally:
             self._resume()
         made = Mark(f"{MARK_START}{index}{MARK_END}")
-        made.explorer, made.fill = self, fill
+        made.asks, made.fill = self, fill
         return made
 
     def _check_text(self, fill: Fill) -> None:
@@ -402,12 +417,19 @@ class Explorer:
 
     def symbol(self, shape: Shape) -> Any:
         """The stand-in of a field."""
-        found = self._symbols.get(shape.path, self)
-        if found is self:
+        path = shape.path
+        if path in self._symbols:
+            return self._symbols[path]
+        if self._repeating:
+            found = self._repeated(shape.slot) if type(shape) is FiniteShape else symbol_of(self, shape)
+            self._symbols[path] = found
+        else:
             self._watch.pause()
             try:
                 found = self._symbols[shape.path] = symbol_of(self, shape)
                 self._read[shape.path] = shape
+                if type(shape) is IntShape:
+                    self._lasting[shape.path] = found
             finally:
                 self._resume()
         return found
@@ -442,6 +464,8 @@ class Explorer:
         return frozenset(found)
 
     def _template(self, text: str) -> Any:
+        if _ESCAPED_MARK in text:
+            raise Unrepeatable("text in which repr() has changed the text of a field")
         if MARK_START not in text:
             return text
         parts: list[str | Fill] = []

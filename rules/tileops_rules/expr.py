@@ -90,19 +90,22 @@ KINDS: Final[Mapping[str, Kind]] = {
 class Expr:
     """A node. Make one through the functions of this module, never directly."""
 
-    __slots__ = ("__weakref__", "_text", "args", "data", "kind")
+    __slots__ = ("__weakref__", "_digest", "_paths", "_reader", "_text", "args", "data", "kind")
 
     kind: str
     args: tuple[Expr, ...]
     data: Any
     _text: str | None
+    _paths: tuple[Path, ...] | None
+    _reader: Any
+    _digest: bytes | None
 
     def __repr__(self) -> str:
         return f"<{self}>"
 
     def __str__(self) -> str:
         if self._text is None:
-            self._text = PRINT[self.kind](self)
+            self._text = PRINT[self.kind](self, str)
         return self._text
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -133,7 +136,8 @@ def exact_key(value: object) -> tuple[str, str, object]:
 
 def _node(kind: str, args: tuple[Expr, ...], data: Any) -> Expr:
     if kind == "among":
-        exact: Any = (data[0], tuple(exact_key(v) for v in data[1]))
+        # Zeros of either sign are equal, print differently, and are two nodes.
+        exact: Any = (data[0], tuple((exact_key(v), str(v) if type(v) is float else "") for v in data[1]))
     elif kind == "truth":
         exact = ("truth", data)
     else:
@@ -148,7 +152,8 @@ def _node(kind: str, args: tuple[Expr, ...], data: Any) -> Expr:
         found = ref() if ref is not None else None
         if found is None:
             found = object.__new__(Expr)
-            found.kind, found.args, found.data, found._text = kind, args, data, None
+            found.kind, found.args, found.data = kind, args, data
+            found._text = found._digest = found._paths = found._reader = None
             made = _Ref(found, _forget)
             made.key = key
             _table[key] = made
@@ -412,12 +417,12 @@ def walk(expr: Expr) -> Iterable[Expr]:
         node, done = stack.pop()
         if node in seen:
             continue
-        if done:
+        if done or not node.args:
             seen.add(node)
             yield node
         else:
             stack.append((node, True))
-            stack.extend((arg, False) for arg in reversed(node.args))
+            stack.extend([(arg, False) for arg in reversed(node.args) if arg not in seen])
 
 
 def path_of(node: Expr) -> Path | None:
@@ -433,4 +438,6 @@ def path_of(node: Expr) -> Path | None:
 
 def paths_of(expr: Expr) -> tuple[Path, ...]:
     """The slots that *expr* reads, in order of first appearance."""
-    return tuple(dict.fromkeys(p for node in walk(expr) if (p := path_of(node)) is not None))
+    if expr._paths is None:
+        expr._paths = tuple(dict.fromkeys(p for node in walk(expr) if (p := path_of(node)) is not None))
+    return expr._paths

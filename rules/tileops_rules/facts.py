@@ -157,8 +157,6 @@ def _between(low: float, high: float) -> float:
     """The plainest float strictly between two others: zero, a short decimal, or the neighbour of the lower one."""
     if low < 0.0 < high:
         return 0.0
-    if math.isinf(low) and math.isinf(high):
-        return 0.0
     if math.isinf(low):
         middle = high - 1.0 if high - 1.0 < high else math.nextafter(high, -math.inf)
     elif math.isinf(high):

@@ -12,7 +12,7 @@ from tileops_rules import expr as E
 from tileops_rules.expr import Expr
 from tileops_rules.outcome import Fill
 from tileops_rules.printing import slot_text
-from tileops_rules.standin import FLOAT_ARITHMETIC, TABLE_LIMIT, Asks, StandIn, refuse_all, type_error
+from tileops_rules.standin import FLOAT_ARITHMETIC, TABLE_LIMIT, Asks, StandIn, refuse_all, shown, type_error
 
 __all__ = ["IntSymbol", "RatioSymbol"]
 
@@ -132,7 +132,7 @@ class IntSymbol(StandIn):
     def __pow__(self, exponent: Any, modulus: Any = None) -> Any:
         if type(exponent) is not int or modulus is not None or not 0 <= exponent <= _LARGEST_POWER:
             self._asks.refuse(
-                f"{self._name()} is raised to {exponent}: only constant powers 0 to {_LARGEST_POWER} lift"
+                f"{self._name()} is raised to {shown(exponent)}: only constant powers 0 to {_LARGEST_POWER} lift"
             )
         power: Any = 1
         for _ in range(exponent):
@@ -147,7 +147,7 @@ class IntSymbol(StandIn):
 
     def _shift(self, by: Any) -> int:
         if isinstance(by, IntSymbol) or not isinstance(by, int):
-            self._asks.refuse(f"{self._name()} is shifted by {by}: only constant shifts lift")
+            self._asks.refuse(f"{self._name()} is shifted by {shown(by)}: only constant shifts lift")
         if by < 0:
             raise ValueError("negative shift count")
         return int(by)
@@ -155,7 +155,7 @@ class IntSymbol(StandIn):
     def __and__(self, other: Any) -> Any:
         if isinstance(other, int) and not isinstance(other, StandIn) and other >= 0 and other & (other + 1) == 0:
             return self % (other + 1)
-        return self._asks.refuse(f"{self._name()} & {other}: only a mask of a power of two minus one lifts")
+        return self._asks.refuse(f"{self._name()} & {shown(other)}: only a mask of a power of two minus one lifts")
 
     __rand__ = __and__
 
@@ -342,10 +342,15 @@ class RatioSymbol(StandIn):
         if isinstance(other, StandIn) or not isinstance(other, int | float):
             if operator == "==" and not isinstance(other, StandIn):
                 return NotImplemented
-            self._asks.refuse(f"{self._name()} is compared with {other}: a true division compares with constants only")
+            self._asks.refuse(
+                f"{self._name()} is compared with {shown(other)}: a true division compares with constants only"
+            )
         if other != other:
             return False
-        limit = float(other)
+        try:
+            limit = float(other)
+        except OverflowError:
+            limit = math.inf if other > 0 else -math.inf
         below = math.nextafter(limit, -math.inf) if limit > other else limit
         under = math.nextafter(limit, -math.inf) if limit >= other else limit
         at_most, less = self._at_most(below), self._at_most(under)

@@ -81,21 +81,31 @@ def lift(
     ) - {"builtins", "abc"}
     explorer = Explorer(domain, own, budget)
     try:
-        copy = explorer.views.function(function)
+        copy = _copied(explorer, function, place)
+        first = () if bound is None else (explorer.views.class_view(bound) if isinstance(bound, type) else bound,)
+        with collector_paused:
+            tree, paths = explorer.explore(lambda call: copy(*first, *args, call, **more), place)
+        return Rule(
+            original=refusal,
+            domain=domain,
+            tree=tree,
+            paths=paths,
+            touched=explorer.touched(),
+            reads=dict(sorted(explorer.views.reads.items())),
+            file=place[0],
+            line=place[1],
+        )
+    finally:
+        explorer.close()
+
+
+def _copied(explorer: Explorer, function: types.FunctionType, place: tuple[str, int]) -> types.FunctionType:
+    """The copy of a function that is run on the symbolic call.
+
+    Raises:
+        NotLifted: something that it reaches cannot be handed over.
+    """
+    try:
+        return explorer.views.function(function)
     except GivenUp:
         raise NotLifted(*(explorer.refusal or (*place, "cannot be copied"))) from None
-    if isinstance(bound, type):
-        bound = explorer.views.class_view(bound)
-    first = () if bound is None else (bound,)
-    with collector_paused:
-        tree, paths = explorer.explore(lambda call: copy(*first, *args, call, **more), place)
-    return Rule(
-        original=refusal,
-        domain=domain,
-        tree=tree,
-        paths=paths,
-        touched=explorer.touched(),
-        reads=dict(sorted(explorer.views.reads.items())),
-        file=place[0],
-        line=place[1],
-    )

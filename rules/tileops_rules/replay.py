@@ -1,191 +1,229 @@
-"""Concrete calls near the thresholds of a decision tree, path by path."""
+"""Concrete calls near the thresholds of a decision tree, path by path.
+
+A tree is gone through once: on the way down, the values that a slot is tried at are parted by each question about
+it, so that every path knows its own. A path's values are then drawn all at once, those next to its thresholds as
+often as all others together; questions about several slots are met by solving for one of them.
+"""
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from tileops_rules.building import CallMaker, consistent
+from tileops_rules.compile import fills
 from tileops_rules.domain import Domain
 from tileops_rules.evaluating import evaluate
-from tileops_rules.expr import Expr, Path, paths_of, walk
-from tileops_rules.facts import float_places
-from tileops_rules.shapes import Slot, nearest_inside
-from tileops_rules.tree import Ask, Leaf, Pick, Tree, walk_tree
+from tileops_rules.expr import Expr, Path, paths_of
+from tileops_rules.outcome import Returned
+from tileops_rules.pools import Pool, Pools, split
+from tileops_rules.tree import Ask, Leaf, Pick, Tree, below, walk_tree
 
-__all__ = ["calls_near", "candidate_values"]
+__all__ = ["calls_near"]
 
-_SMALL: Final = (
-    0,
-    1,
-    2,
-    3,
-    5,
-    7,
-    8,
-    16,
-    31,
-    32,
-    33,
-    63,
-    64,
-    65,
-    100,
-    127,
-    128,
-    129,
-    255,
-    256,
-    257,
-    1000,
-    1024,
-    4096,
-)
-_DRAWS: Final = 24
+_DRAWS: Final = 12
+"""Tries to meet a question about several slots, for one call."""
+
+_CALLS_A_PATH: Final = 2
+"""Fewest calls on each path; a tree with more paths than that allows is walked at random."""
+
+_BASES_A_CALL: Final = 64
+"""One set of values for everything else serves this many calls, in turn with the others."""
 
 
-def calls_near(tree: Tree, domain: Domain, count: int, seed: int = 0) -> Iterator[tuple[Any, dict[Path, Any]]]:
+def calls_near(tree: Tree, domain: Domain, count: int, seed: int = 0) -> Iterator[tuple[Any, Mapping[Path, Any]]]:
     """*count* calls, spread over the paths of *tree* and near the constants its questions compare with.
 
+    Every path of a tree of at most ``count / 2`` paths is tried at least twice; of a larger one, paths are drawn.
+
     Yields:
-        A call and its slot values. Calls that the class itself refuses to build are left out.
+        A call, and the slot values of it that the tree reads. Calls that the class itself refuses to build are
+        left out.
     """
-    draw = random.Random(seed)
-    pools = candidate_values(tree, domain)
-    for _ in range(count):
-        values = _values_on(_random_path(tree, draw), domain, pools, draw)
-        values |= _linked_values(domain, values, draw)
-        try:
-            call = domain.build(values)
-            yield call, domain.read(call)
-        except Exception:  # noqa: BLE001 - a class may reject or change what it is built from; such a call is no witness of anything
-            continue
+    return _Near(tree, domain, seed).calls(count)
 
 
-def candidate_values(tree: Tree, domain: Domain) -> dict[Path, list[Any]]:
-    """For each slot its default, the constants it is compared with and their neighbours, and a few small numbers."""
-    numbers: dict[Path, set[int]] = {}
-    floats: dict[Path, set[float]] = {}
-    texts: dict[Path, list[str]] = {}
-    for node in walk_tree(tree):
-        if isinstance(node, Ask):
-            _collect(node.question, numbers, floats, texts)
-    pools: dict[Path, list[Any]] = {}
-    for path, slot in domain.slots.items():
-        if slot.sort == "finite":
-            pools[path] = list(slot.values)
-        elif slot.sort == "int":
-            near = sorted(numbers.get(path, set()) | set(_SMALL) | {slot.lo, slot.hi})
-            pools[path] = [v for v in near if slot.lo <= v <= slot.hi]
-        elif slot.sort == "float":
-            pools[path] = [v for v in float_places(floats.get(path, {0.0, 1.0})) if slot.holds(v)]
-        else:
-            pools[path] = [*dict.fromkeys(texts.get(path, [])), "", "any other"]
-    return pools
+@dataclass(frozen=True)
+class _Plan:
+    """A path: values to try for each slot that it asks about, and its questions about several slots."""
+
+    pools: Mapping[Path, Pool]
+    together: tuple[tuple[Expr, bool], ...]
 
 
-def _collect(
-    question: Expr,
-    numbers: dict[Path, set[int]],
-    floats: dict[Path, set[float]],
-    texts: dict[Path, list[str]],
-) -> None:
-    for node in walk(question):
-        if node.kind == "float_is":
-            floats.setdefault(node.data[0], set()).add(node.data[2])
-        elif node.kind == "str_is":
-            texts.setdefault(node.data[0], []).append(node.data[1])
-        elif node.kind in ("at_most", "equals"):
-            for path in paths_of(node):
-                numbers.setdefault(path, set()).update(_near(node))
-        elif node.kind in ("mod", "floordiv") and node.args[1].kind == "const":
-            step = node.args[1].data
-            for path in paths_of(node):
-                numbers.setdefault(path, set()).update(step * k + d for k in (1, 2, 17) for d in (-1, 0, 1))
+class _Near:
+    def __init__(self, tree: Tree, domain: Domain, seed: int) -> None:
+        self._tree = tree
+        self._domain = domain
+        self._seed = seed
+        self._draw = random.Random(seed)
+        nodes = list(walk_tree(tree))
+        self._leaves = {id(node): 1 for node in nodes if isinstance(node, Leaf)}
+        for node in nodes:
+            if not isinstance(node, Leaf):
+                self._leaves[id(node)] = sum(self._leaves[id(branch)] for branch in below(node))
+        self._paths = {node.question: paths_of(node.question) for node in nodes if isinstance(node, Ask)}
+        self._pools = Pools(domain, self._paths)
+        picked = [node.path for node in nodes if isinstance(node, Pick)]
+        shown = [
+            path
+            for node in nodes
+            if isinstance(node, Leaf) and isinstance(node.outcome, Returned)
+            for fill in fills(node.outcome.value)
+            for argument in fill.args
+            for path in paths_of(argument)
+        ]
+        read = dict.fromkeys([*picked, *shown, *(path for paths in self._paths.values() for path in paths)])
+        self._linked = paths_of(domain.links)
+        if any(path in read for path in self._linked):
+            read.update(dict.fromkeys(self._linked))
+        self._read = tuple(read)
 
+    def calls(self, count: int) -> Iterator[tuple[Any, Mapping[Path, Any]]]:
+        """*count* calls."""
+        bases = max(2, count // _BASES_A_CALL)
+        maker = CallMaker(self._domain, self._read, self._seed, bases)
+        others = [self._others() for _ in range(bases)]
+        turn = 0
+        for plan, share in self._shares(count):
+            for values in self._values(plan, share):
+                turn += 1
+                made = maker.call(turn % bases, {**others[turn % bases], **values})
+                if made is not None:
+                    yield made
 
-def _near(question: Expr) -> set[int]:
-    limit = question.data
-    found = {limit - 1, limit, limit + 1, limit + 2}
-    argument = question.args[0]
-    coefficients = argument.data[1] if argument.kind == "sum" else (1,)
-    for c in coefficients:
-        found |= {limit // abs(c) + d for d in (-1, 0, 1)}
-    if argument.kind == "product" and limit > 0:
-        root = math.isqrt(limit)
-        found |= {root - 1, root, root + 1, *(limit // k for k in (2, 3, 4, 8, 16, 64))}
-    return found
+    def _others(self) -> dict[Path, Any]:
+        """Values for the slots that the tree reads, to stand where a path does not ask about them."""
+        values = {path: self._draw.choice(self._pools[path].values) for path in self._read}
+        if self._linked and self._linked[0] in values:
+            options = consistent(self._domain, self._linked, ())
+            values.update(zip(self._linked, self._draw.choice(options), strict=True))
+        return values
 
+    # -------------------------------------------------------------------------------------------- which paths
 
-Step = tuple[Expr | Path, Any]
+    def _shares(self, count: int) -> Iterator[tuple[_Plan, int]]:
+        """Paths, each with the number of calls to try on it."""
+        paths = self._leaves[id(self._tree)]
+        if paths * _CALLS_A_PATH > count:
+            for start in range(0, count, _CALLS_A_PATH):
+                yield self._random_path(), min(_CALLS_A_PATH, count - start)
+            return
+        share, more = divmod(count, paths)
+        for number, plan in enumerate(self._every_path()):
+            yield plan, share + (number < more)
 
+    def _every_path(self) -> Iterator[_Plan]:
+        stack: list[tuple[Tree, Mapping[Path, Pool], tuple[tuple[Expr, bool], ...]]] = [(self._tree, {}, ())]
+        while stack:
+            node, pools, together = stack.pop()
+            if isinstance(node, Leaf):
+                yield _Plan(pools, together)
+            else:
+                stack.extend(self._ways(node, pools, together))
 
-def _random_path(tree: Tree, draw: random.Random) -> list[Step]:
-    steps: list[Step] = []
-    while not isinstance(tree, Leaf):
-        if isinstance(tree, Ask):
-            answer = draw.random() < 0.6 if _long(tree.yes) else draw.random() < 0.4
-            steps.append((tree.question, answer))
-            tree = tree.yes if answer else tree.no
-        else:
-            values, branch = draw.choice(tree.branches)
-            steps.append((tree.path, draw.choice(values)))
-            tree = branch
-    return steps
+    def _ways(
+        self, node: Ask | Pick, pools: Mapping[Path, Pool], together: tuple[tuple[Expr, bool], ...]
+    ) -> list[tuple[Tree, Mapping[Path, Pool], tuple[tuple[Expr, bool], ...]]]:
+        """The branches of a node, each with what is tried there."""
+        if isinstance(node, Pick):
+            return [(branch, {**pools, node.path: Pool(values)}, together) for values, branch in node.branches]
+        question = node.question
+        paths = self._paths[question]
+        if len(paths) > 1:
+            return [(node.no, pools, (*together, (question, False))), (node.yes, pools, (*together, (question, True)))]
+        (path,) = paths
+        yes, no = split(path, pools.get(path) or self._pools[path], question, self._domain.slots[path])
+        return [(node.no, {**pools, path: no}, together), (node.yes, {**pools, path: yes}, together)]
 
+    def _random_path(self) -> _Plan:
+        """A path: branches with many paths more often, but none hardly ever."""
+        node, pools, together = self._tree, {}, ()  # type: tuple[Tree, Mapping[Path, Pool], tuple[Any, ...]]
+        while not isinstance(node, Leaf):
+            ways = self._ways(node, pools, together)
+            paths = self._leaves[id(node)]
+            weights = [self._leaves[id(branch)] / paths + 1 / len(ways) for branch, _, _ in ways]
+            ((node, pools, together),) = self._draw.choices(ways, weights)
+        return _Plan(pools, together)
 
-def _long(tree: Tree) -> bool:
-    return isinstance(tree, Ask | Pick)
+    # --------------------------------------------------------------------------------------- values on a path
 
+    def _values(self, plan: _Plan, count: int) -> Iterator[dict[Path, Any]]:
+        """Values for the slots that a path asks about."""
+        draw = self._draw
+        free = dict(plan.pools)
+        for question, _ in plan.together:
+            for path in self._paths[question]:
+                free.setdefault(path, self._pools[path])
+        columns: list[Sequence[Any]] = []
+        if any(path in free for path in self._linked):
+            wanted = tuple((path, free.pop(path).values) for path in self._linked if path in free)
+            options = consistent(self._domain, self._linked, wanted)
+            columns = list(zip(*draw.choices(options, k=count), strict=True)) if options else []
+        paths = (*(self._linked if columns else ()), *free)
+        columns += [draw.choices(pool.weighted or self._pools[path].weighted, k=count) for path, pool in free.items()]
+        if not columns:
+            yield from ({} for _ in range(count))
+            return
+        for row in zip(*columns, strict=True):
+            values = dict(zip(paths, row, strict=True))
+            for question, answer in plan.together:
+                self._meet(question, answer, values, plan)
+            yield values
 
-def _values_on(
-    steps: Sequence[Step], domain: Domain, pools: Mapping[Path, list[Any]], draw: random.Random
-) -> dict[Path, Any]:
-    """Slot values that satisfy as many of a path's questions as a few draws find."""
-    values: dict[Path, Any] = {
-        path: nearest_inside(slot) if draw.random() < 0.5 else draw.choice(pools[path])
-        for path, slot in domain.slots.items()
-    }
-    alone: dict[Path, list[tuple[Expr, Any]]] = {}
-    together: list[tuple[Expr, Any, tuple[Path, ...]]] = []
-    for subject, answer in steps:
-        if not isinstance(subject, Expr):
-            values[subject] = answer
-            continue
-        paths = paths_of(subject)
-        if len(paths) == 1:
-            alone.setdefault(paths[0], []).append((subject, answer))
-        else:
-            together.append((subject, answer, paths))
-    fitting: dict[Path, list[Any]] = {}
-    for path, asked in alone.items():
-        fits = [v for v in pools[path] if all(_answer(q, {path: v}) is a for q, a in asked)]
-        if fits:
-            fitting[path] = fits
-            values[path] = draw.choice(fits)
-    for question, answer, paths in together:
+    def _meet(self, question: Expr, answer: bool, values: dict[Path, Any], plan: _Plan) -> None:
+        """Change *values* until a question about several slots is answered so, or a few draws do not find how.
+
+        Half of the time, where it is answered so already, they are moved to where the answer changes.
+        """
+        draw = self._draw
+        met = _answer(question, values) is answer
+        if met and draw.random() < 0.5:
+            return
+        paths = self._paths[question]
         for _ in range(_DRAWS):
-            if _answer(question, values) is answer:
-                break
             path = draw.choice(paths)
-            values[path] = _drawn(domain.slots[path], fitting.get(path, pools[path]), draw)
-    return values
+            pool = plan.pools.get(path) or self._pools[path]
+            edge = self._edge(question, answer, values, path, pool)
+            if edge is not None:
+                values[path] = edge
+                return
+            if met:
+                return
+            values[path] = draw.choice(pool.weighted or self._pools[path].weighted)
+            if _answer(question, values) is answer:
+                return
 
+    def _edge(self, question: Expr, answer: bool, values: dict[Path, Any], path: Path, pool: Pool) -> int | None:
+        """A value of one slot at which the answer changes, the others as they are; None where that is not known.
 
-def _linked_values(domain: Domain, values: Mapping[Path, Any], draw: random.Random) -> dict[Path, Any]:
-    """Values for the slots that the domain's links tie together: as drawn where these agree, else others that do."""
-    agreed: dict[Path, Any] = {}
-    for path in paths_of(domain.links):
-        others = list(domain.slots[path].values)
-        draw.shuffle(others)
-        fits = (v for v in (values[path], *others) if _answer(domain.links, {**agreed, path: v}) is not False)
-        agreed[path] = next(fits, values[path])
-    return agreed
-
-
-def _drawn(slot: Slot, pool: list[Any], draw: random.Random) -> Any:
-    return draw.choice(pool) if pool else nearest_inside(slot)
+        Taken for granted is that the question compares something that changes evenly with the slot, as a sum or a
+        product does; what comes out is tried.
+        """
+        slot = self._domain.slots[path]
+        if question.kind not in ("at_most", "equals") or slot.sort != "int":
+            return None
+        kept = values[path]
+        compared = question.args[0]
+        try:
+            start = evaluate(compared, {**values, path: 0}) - question.data
+            step = evaluate(compared, {**values, path: 1}) - question.data - start
+        except ZeroDivisionError:
+            return None
+        if not step:
+            return None
+        root = -start // step
+        multiples = (root // step * step + further for step in pool.steps for further in (0, step))
+        for near in (root, root + 1, root - 1, *multiples):
+            if slot.lo <= near <= slot.hi and pool.allows(path, near):
+                values[path] = near
+                fits = _answer(question, values) is answer
+                values[path] = kept
+                if fits:
+                    return int(near)
+        return None
 
 
 def _answer(question: Expr, values: Mapping[Path, Any]) -> bool | None:

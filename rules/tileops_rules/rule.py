@@ -14,7 +14,7 @@ from tileops_rules.expr import Expr, Path, conjunction, disjunction, negation, p
 from tileops_rules.outcome import Raised, Returned, Template
 from tileops_rules.replay import calls_near
 from tileops_rules.shapes import FloatShape, Outside
-from tileops_rules.tree import Leaf, Tree, condition, follow, leaves
+from tileops_rules.tree import Leaf, Tree, condition, follow, follower, leaves
 
 __all__ = ["Predicate", "Rule"]
 
@@ -227,13 +227,14 @@ class Rule:
         Returns:
             A call on which the two differ in value, type or exception; None where there is none.
         """
+        followed = follower(self.tree)
         for call, values in calls_near(self.tree, self.domain, count, seed):
             try:
                 expected: Any = self.original(call)
                 error: type[BaseException] | None = None
             except Exception as raised:  # noqa: BLE001 - it is compared with what the tree says
                 expected, error = None, type(raised)
-            outcome = follow(self.tree, values)
+            outcome = followed(values)
             if outcome is None:
                 continue
             if isinstance(outcome, Raised):

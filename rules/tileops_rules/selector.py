@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -15,11 +16,12 @@ from tileops_rules.asking import asked_of
 from tileops_rules.candidates import Candidate, checked_preferences
 from tileops_rules.domain import Domain, domain_of
 from tileops_rules.errors import AmbiguousDispatch, NoImplementation, NotLifted, RefusalError
-from tileops_rules.explaining import Entry, Explanation, all_reasons
+from tileops_rules.explaining import Entry, Explanation, said
 from tileops_rules.expr import conjunction
 from tileops_rules.lifting import lift
 from tileops_rules.rule import Predicate, Rule
-from tileops_rules.shapes import DeviceShape, Outside
+from tileops_rules.shapes import DeviceShape
+from tileops_rules.watch import collector_paused
 
 __all__ = ["Candidate", "Entry", "Explanation", "Selector"]
 
@@ -38,6 +40,8 @@ class Selector:
         unserved: Says of a call why nobody is meant to serve it; None where nothing is declared.
         domain: What the fields range over.
         wins_over: For each key the keys it wins over, transitively, the general one included.
+        agreed: Says of a lifted rule of a candidate that it was held against its original before, on more calls than
+            would be tried here; None where nobody knows.
     """
 
     def __init__(
@@ -71,9 +75,12 @@ class Selector:
         self.op = op
         self.interface = interface
         self.unserved = unserved
+        self.agreed: Callable[[Rule], bool] | None = None
         self._resolve = resolve
         self._lock = threading.RLock()
         self._lifted: tuple[dict[str, Rule], dict[str, NotLifted]] | None = None
+        self._claims: dict[str, Predicate | None] = {}
+        self._available: dict[tuple[frozenset[str], tuple[int, ...] | None], Predicate] = {}
         self._winners: dict[int, int] = {}
         name = f"{op}.{interface}" if op else spec.__name__
         self.wins_over = checked_preferences(name, self.candidates)
@@ -105,25 +112,23 @@ class Selector:
             raise KeyError(f"{owner.__name__} has no interface {interface!r}: it has {', '.join(op.interfaces)}")
         face = op.interfaces[interface]
         mine = {key: kind for key, kind in kinds.items() if issubclass(kind, face)}
-        related = {
-            key: {
-                k
-                for other in op.interfaces.values()
-                if issubclass(kind, other)
-                for k in kinds
-                if issubclass(kinds[k], other)
-            }
-            for key, kind in mine.items()
-        }
+
+        def sibling(key: str, kind: type) -> bool:
+            """Whether a key stands beside a class in any interface of the op."""
+            faces = (other for other in op.interfaces.values() if issubclass(kind, other))
+            return key in kinds and any(issubclass(kinds[key], other) for other in faces)
+
         candidates = []
         for key, kind in mine.items():
-            preferred = frozenset(getattr(kind, "preferred_over", frozenset()))
+            preferred: Iterable[str] = getattr(kind, "preferred_over", frozenset())
+            if not isinstance(preferred, str):
+                preferred = frozenset(p for p in preferred if p in mine or not sibling(p, kind))
             candidates.append(
                 Candidate(
                     key,
                     getattr(kind, "refusal", _serves_all),
                     general=getattr(kind, "general", False),
-                    preferred_over=frozenset(p for p in preferred if p in mine or p not in related[key]),
+                    preferred_over=preferred,
                     devices=getattr(kind, "devices", frozenset({"cuda"})),
                     supported_archs=getattr(kind, "supported_archs", None),
                     implementation=kind,
@@ -143,16 +148,22 @@ class Selector:
     def _lift_all(self) -> tuple[dict[str, Rule], dict[str, NotLifted]]:
         with self._lock:
             if self._lifted is None:
-                rules: dict[str, Rule] = {}
-                failed: dict[str, NotLifted] = {}
-                for candidate in self.candidates:
-                    try:
-                        rule = lift(candidate.refusal, self.spec, domain=self.domain)
-                        rules[candidate.key] = rule.replayed(REPLAYS_AT_CONSTRUCTION)
-                    except NotLifted as error:
-                        failed[candidate.key] = error
-                self._lifted = (rules, failed)
+                with collector_paused:  # It would go through all that is kept again and again.
+                    self._lifted = self._lifted_now()
             return self._lifted
+
+    def _lifted_now(self) -> tuple[dict[str, Rule], dict[str, NotLifted]]:
+        rules: dict[str, Rule] = {}
+        failed: dict[str, NotLifted] = {}
+        for candidate in self.candidates:
+            try:
+                rules[candidate.key] = self._held(lift(candidate.refusal, self.spec, domain=self.domain))
+            except NotLifted as error:
+                failed[candidate.key] = error
+        return rules, failed
+
+    def _held(self, rule: Rule) -> Rule:
+        return rule if self.agreed is not None and self.agreed(rule) else rule.replayed(REPLAYS_AT_CONSTRUCTION)
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -187,6 +198,11 @@ class Selector:
         """Why ``invalid`` was not lifted, where it was not."""
         return self._validity[1].get("invalid")
 
+    @property
+    def validity_not_lifted(self) -> dict[str, NotLifted]:
+        """Why ``invalid`` or ``__post_init__`` were not lifted, where they were not."""
+        return self._validity[1]
+
     @cached_property
     def _declared(self) -> Rule | NotLifted | None:
         if self.unserved is None:
@@ -220,10 +236,14 @@ class Selector:
             parts.append((~rules["__post_init__"].raises).expr)
         return Predicate(self.domain, conjunction(parts))
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         """The candidates' keys, sorted."""
         return tuple(c.key for c in self.candidates)
+
+    @cached_property
+    def _by_key(self) -> dict[str, Candidate]:
+        return {c.key: c for c in self.candidates}
 
     def candidate(self, key: str) -> Candidate:
         """The candidate of that key.
@@ -231,10 +251,10 @@ class Selector:
         Raises:
             KeyError: there is none.
         """
-        for candidate in self.candidates:
-            if candidate.key == key:
-                return candidate
-        raise KeyError(f"no implementation has the key {key!r}: there are {', '.join(self.keys)}")
+        found = self._by_key.get(key)
+        if found is None:
+            raise KeyError(f"no implementation has the key {key!r}: there are {', '.join(self.keys)}")
+        return found
 
     def place(self, key: str) -> str:
         """``file:line`` of the function that states an implementation's calls."""
@@ -244,22 +264,30 @@ class Selector:
     def available(self, key: str) -> Predicate:
         """The calls on whose device an implementation can run."""
         candidate = self.candidate(key)
+        where = candidate.devices, candidate.supported_archs
+        if where not in self._available:
+            self._available[where] = self._runs_on(*where)
+        return self._available[where]
+
+    def _runs_on(self, devices: frozenset[str], supported_archs: tuple[int, ...] | None) -> Predicate:
         everything = Predicate(self.domain, conjunction([]))
         device = self.domain.fields.get("device")
         on_device = everything
         archs = everything
         if isinstance(device, DeviceShape):
-            on_device = asked_of(self.domain, device).type.isin(candidate.devices)
-        if candidate.supported_archs is not None:
-            archs = asked_of(self.domain, self.domain.fields["arch"]).isin(candidate.supported_archs)
+            on_device = asked_of(self.domain, device).type.isin(devices)
+        if supported_archs is not None:
+            archs = asked_of(self.domain, self.domain.fields["arch"]).isin(supported_archs)
             if isinstance(device, DeviceShape):
                 archs = ~asked_of(self.domain, device).type.isin(["cuda"]) | archs
         return on_device & archs
 
     def claims(self, key: str) -> Predicate | None:
         """The calls that an implementation can run and serves; None where its rule was not lifted."""
-        rule = self.rules.get(key)
-        return None if rule is None else self.available(key) & rule.serves
+        if key not in self._claims:
+            rule = self.rules.get(key)
+            self._claims[key] = None if rule is None else self.available(key) & rule.serves
+        return self._claims[key]
 
     # ------------------------------------------------------------------------------------------------------ one call
 
@@ -375,52 +403,41 @@ class Selector:
         dispatching.check_valid(self.spec, call)
         return self._explained(call)
 
+    def said(self, key: str, call: Any) -> Entry:
+        """What one implementation says of a call, asked by itself.
+
+        Its status is ``serves``, ``refuses``, ``cannot run`` or ``raises``.
+
+        Raises:
+            KeyError: there is no such implementation.
+            TypeError: *call* is not of this selector's class.
+            OutsideDomain, InvalidCall: the call itself cannot be.
+        """
+        call = self.resolved(call)
+        dispatching.enforce_declared(self.domain, call)
+        dispatching.check_valid(self.spec, call)
+        return said(self.candidate(key), self.rules.get(key), self.domain, call)
+
     def _explained(self, call: Any) -> Explanation:
-        said: dict[str, tuple[str, tuple[str, ...]]] = {}
-        mask = 0
-        for i, candidate in enumerate(self.candidates):
-            said[candidate.key] = status = self._said(candidate, call)
-            if status[0] == "serves":
-                mask |= 1 << i
+        entries = [said(each, self.rules.get(each.key), self.domain, call) for each in self.candidates]
+        mask = sum(1 << i for i, entry in enumerate(entries) if entry.status == "serves")
         tied = [self.candidates[i].key for i in self.undefeated(mask)]
         winner = tied[0] if len(tied) == 1 else None
-        entries = []
-        for candidate in self.candidates:
-            word, reasons = said[candidate.key]
-            loses_to: str | None = None
-            if word == "serves":
-                if candidate.key == winner:
-                    word = "chosen"
-                elif candidate.key in tied:
-                    word, loses_to = "ties", next(k for k in tied if k != candidate.key)
-                else:
-                    word, loses_to = "loses", self._beater(candidate.key, mask, winner)
-            entries.append(Entry(candidate.key, word, reasons, loses_to, candidate.general))
+        for i, entry in enumerate(entries):
+            if entry.status != "serves":
+                continue
+            if entry.key == winner:
+                entries[i] = replace(entry, status="chosen")
+            elif entry.key in tied:
+                entries[i] = replace(entry, status="ties", loses_to=next(k for k in tied if k != entry.key))
+            else:
+                entries[i] = replace(entry, status="loses", loses_to=self._beater(entry.key, mask, winner))
         return Explanation(winner, tuple(entries))
 
     def _beater(self, key: str, mask: int, winner: str | None) -> str:
         if winner is not None and key in self.wins_over[winner]:
             return winner
         return next(c.key for i, c in enumerate(self.candidates) if mask >> i & 1 and key in self.wins_over[c.key])
-
-    def _said(self, candidate: Candidate, call: Any) -> tuple[str, tuple[str, ...]]:
-        reason = candidate.cannot_run(call)
-        if reason is not None:
-            return "cannot run", (reason,)
-        try:
-            answer = candidate.refusal(call)
-        except Exception as error:  # noqa: BLE001 - shown as what the implementation said
-            return "raises", (f"{type(error).__name__}: {error}",)
-        if answer is None:
-            return "serves", ()
-        rule = self.rules.get(candidate.key)
-        if rule is not None:
-            try:
-                more = all_reasons(rule.tree, call, self.domain.read(call))
-                return "refuses", tuple(dict.fromkeys((str(answer), *more)))
-            except Outside:
-                return "refuses", (str(answer),)
-        return "refuses", (str(answer),)
 
     def __repr__(self) -> str:
         return f"<Selector of {self.op or self.spec.__name__}: {', '.join(self.keys)}>"

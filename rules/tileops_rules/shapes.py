@@ -19,6 +19,7 @@ __all__ = [
     "FloatShape",
     "IntShape",
     "NoneShape",
+    "OneSlot",
     "OpaqueShape",
     "Outside",
     "RecordShape",
@@ -149,7 +150,9 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class _OneSlot(Shape):
+class OneSlot(Shape):
+    """A field that is one slot."""
+
     slot: Slot
 
     def slots(self) -> Iterator[Slot]:
@@ -165,7 +168,7 @@ class _OneSlot(Shape):
 
 
 @dataclass(frozen=True)
-class IntShape(_OneSlot):
+class IntShape(OneSlot):
     """An integer."""
 
     def kind_of(self, value: Any) -> bool:
@@ -173,7 +176,7 @@ class IntShape(_OneSlot):
 
 
 @dataclass(frozen=True)
-class FloatShape(_OneSlot):
+class FloatShape(OneSlot):
     """A float; a call with an int there is left to the original, since Python tells the two apart."""
 
     def kind_of(self, value: Any) -> bool:
@@ -181,7 +184,7 @@ class FloatShape(_OneSlot):
 
 
 @dataclass(frozen=True)
-class StrShape(_OneSlot):
+class StrShape(OneSlot):
     """A string."""
 
     def kind_of(self, value: Any) -> bool:
@@ -189,7 +192,7 @@ class StrShape(_OneSlot):
 
 
 @dataclass(frozen=True)
-class FiniteShape(_OneSlot):
+class FiniteShape(OneSlot):
     """One of a few values, handed to rules as the value itself."""
 
     def build(self, values: Mapping[Path, Any]) -> Any:

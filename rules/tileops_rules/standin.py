@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Final, NoReturn, Protocol
 
 from tileops_rules.expr import Expr
 from tileops_rules.outcome import MARK_START, Fill
 from tileops_rules.shapes import IntShape, RecordShape, Slot
 
-__all__ = ["FLOAT_ARITHMETIC", "TABLE_LIMIT", "Asks", "StandIn", "refuse_all", "type_error"]
+__all__ = ["FLOAT_ARITHMETIC", "TABLE_LIMIT", "Asks", "Mark", "StandIn", "refuse_all", "shown", "type_error"]
 
 TABLE_LIMIT: Final = 64
 """Most values over which a subscript forks."""
@@ -86,6 +87,29 @@ class StandIn:
             f"{self._name()} is hashed, by a set or dict that is not one of at most {TABLE_LIMIT} constants "
             f"reached as a literal, global, closure variable or class attribute"
         )
+
+
+def shown(value: Any) -> str:
+    """A value in a message: of a stand-in its name, since making its text would be watched as the rule's own doing."""
+    return value._name() if issubclass(type(value), StandIn) else str(value)
+
+
+class Mark(str):
+    """The text of a field: it can be put into a reason and formatted, but not looked at."""
+
+    asks: Asks
+    fill: Fill
+
+    def __format__(self, spec: str) -> str:
+        return str.__str__(self.asks.mark(dataclasses.replace(self.fill, spec=spec))) if spec else str.__str__(self)
+
+    def __look(self, *_args: object) -> NoReturn:
+        self.asks.refuse(f"the text of {self.fill.text} is looked at: compare the field itself")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __len__ = __getitem__ = __iter__ = __contains__ = __look
+
+    def __hash__(self) -> int:
+        self.__look()
 
 
 def _refusal(operation: str) -> Any:

@@ -48,9 +48,8 @@ class SymbolicCall:
         return spec
 
     def __getattr__(self, name: str) -> Any:
-        shape = self.__fields.get(name)
-        if shape is not None:
-            return self.__explorer.symbol(shape)
+        if name in self.__fields:
+            return self.__explorer.symbol(self.__fields[name])
         if name == "__dict__" or name in getattr(self.__spec, "__dataclass_fields__", {}):
             self.__explorer.refuse(f"{self.__spec.__name__}.{name} is read, which is not a field that __init__ takes")
         return self.__explorer.views.attribute(self.__spec.__mro__, name, self, self.__spec)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn, Protocol
 
 from tileops_rules.integers import IntSymbol
-from tileops_rules.standin import TABLE_LIMIT, Asks
+from tileops_rules.standin import TABLE_LIMIT, Asks, shown
 from tileops_rules.symbols import StrSymbol, symbols_in
 
 __all__ = ["DictView", "ListView", "SetView", "ViewsInside"]
@@ -34,7 +34,8 @@ class _Table:
             return wanted in self._real
         if len(self._real) > TABLE_LIMIT:
             self._views.asks.refuse(
-                f"{wanted} is looked for among {len(self._real)} constants, more than the {TABLE_LIMIT} that lift"
+                f"{shown(wanted)} is looked for among {len(self._real)} constants, "
+                f"more than the {TABLE_LIMIT} that lift"
             )
         return any(wanted == element for element in _ordered(self._real))
 
@@ -108,6 +109,17 @@ for _name in ["or", "and", "sub", "xor", "ror", "rand", "rsub", "rxor", "lt", "l
     setattr(_Table, f"__{_name}__", _operator(f"__{_name}__"))
 
 
+def _in_place(name: str) -> Any:
+    def refuse(self: _Table, _other: Any) -> NoReturn:
+        self._refuse_change(name)
+
+    return refuse
+
+
+for _name in ["ior", "iand", "isub", "ixor"]:
+    setattr(_Table, f"__{_name}__", _in_place(f"__{_name}__"))
+
+
 class ListView(list[Any]):
     """A list that the rule reaches; it cannot be changed."""
 
@@ -171,7 +183,7 @@ class DictView(_Table):
             values = self._views.asks.remaining(key._expr)
             if values is None:
                 self._views.asks.refuse(
-                    f"{key} is the key of a dict and may still have more than {TABLE_LIMIT} values here: "
+                    f"{shown(key)} is the key of a dict and may still have more than {TABLE_LIMIT} values here: "
                     f"ask `in` first, or compare it with the keys"
                 )
             return next(v for v in values if key == v)

@@ -43,6 +43,10 @@ _BUILDS: Final = ("BUILD_LIST", "BUILD_TUPLE", "BUILD_MAP", "BUILD_CONST_KEY_MAP
 _TAKES_OUT: Final = ("GET_ITER", "UNPACK_", "BINARY_SUBSCR", "BINARY_SLICE", "LIST_TO_TUPLE")
 _TRUTH: Final = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 
+_FORMATS: Final = ("FORMAT_VALUE", "FORMAT_SIMPLE", "CONVERT_VALUE")
+_METHODS_BY_ATTRIBUTE: Final = "LOAD_METHOD" not in dis.opmap
+"""Since Python 3.12 LOAD_ATTR loads methods too, where its argument is odd."""
+
 _known: dict[Any, str | None] = {}
 _MOST_KNOWN: Final = 4096
 
@@ -55,12 +59,60 @@ def look_at_text(code: types.CodeType, offset: int, *, may_be_empty: bool) -> st
         offset: Of the instruction, in bytes.
         may_be_empty: The text may be empty, so that a truth test is a look too.
     """
-    key = (code.co_code, code.co_names, code.co_varnames, code.co_freevars, offset, may_be_empty)
+    if _is_returned_at_once(code.co_code, offset):
+        return None
+    texts = tuple(constant for constant in code.co_consts if type(constant) is str)
+    key = (code.co_code, texts, code.co_names, code.co_varnames, code.co_freevars, offset, may_be_empty)
     if key not in _known:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
         _known[key] = _Flow(code, offset, may_be_empty).found()
     return _known[key]
+
+
+def _is_returned_at_once(steps: bytes, offset: int) -> bool:
+    """Whether the text only becomes a part of another one, which is returned: ``return f"n {call.n} is odd"``.
+
+    Most reasons are such. Anything but loads, arithmetic of other values and the making of texts is for the whole
+    analysis.
+    """
+    if dis.opname[steps[offset]] not in _FORMATS or _has_width(steps, offset):
+        return False
+    stack = [True]
+    for at in range(offset + 2, len(steps), 2):
+        name, argument = dis.opname[steps[at]], steps[at + 1]
+        if name in ("CACHE", "EXTENDED_ARG"):
+            continue
+        if name == "RETURN_VALUE":
+            return True
+        if name in ("LOAD_CONST", "LOAD_FAST", "LOAD_DEREF") or (name == "LOAD_GLOBAL" and not argument & 1):
+            stack.append(False)
+            continue
+        if name == "LOAD_FAST_LOAD_FAST":
+            stack += [False, False]
+            continue
+        if name == "LOAD_ATTR" and not (_METHODS_BY_ATTRIBUTE and argument & 1):
+            taken, made = 1, False
+        elif name in _FORMATS and not _has_width(steps, at):
+            taken, made = 1, True
+        elif name == "BUILD_STRING" and steps[at - 2] != dis.EXTENDED_ARG:
+            taken, made = argument, True
+        elif name == "BINARY_OP":
+            taken, made = 2, False
+        else:
+            return False
+        if taken > len(stack) and name != "BUILD_STRING":  # which takes what stood before the text too
+            return False
+        texts = any(stack[-taken:])
+        if texts and not made:
+            return False
+        del stack[-taken:]
+        stack.append(texts)
+    return False
+
+
+def _has_width(steps: bytes, at: int) -> bool:
+    return dis.opname[steps[at]] == "FORMAT_VALUE" and bool(steps[at + 1] & 4)
 
 
 class _Flow:
@@ -132,6 +184,11 @@ class _Flow:
             stored, loaded = step.argval
             self._store((stored,), stack[-1:])
             return [*stack[:-1], self._tainted.get(loaded, _CLEAN)], None
+        if name.startswith("UNPACK_") and stack:  # the effect on the stack does not tell how much is taken and made
+            count = step.arg or 0
+            result, look = self._result(step, stack[-1:])
+            made = count if name == "UNPACK_SEQUENCE" else (count & 0xFF) + 1 + (count >> 8)
+            return [*stack[:-1], *([result] * made)], look
         if name == "FOR_ITER" and stack and stack[-1] == _HOLDS:
             return [*stack, _HOLDS], None
         if name == "CALL":  # what Python 3.11 counts in two instructions

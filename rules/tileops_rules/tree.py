@@ -6,16 +6,32 @@ Every inner node has a branch for each answer, so the paths are disjoint and exh
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tileops_rules.closures import reader
 from tileops_rules.evaluating import evaluate
 from tileops_rules.expr import Expr, Path, among, conjunction, disjunction, exact_key, negation, truth
 from tileops_rules.outcome import Outcome
 from tileops_rules.shapes import Slot
 
-__all__ = ["Ask", "Growing", "Leaf", "Pick", "Tree", "below", "condition", "follow", "frozen", "leaves", "walk_tree"]
+__all__ = [
+    "Ask",
+    "Growing",
+    "Leaf",
+    "Pick",
+    "Tree",
+    "below",
+    "condition",
+    "follow",
+    "follower",
+    "frozen",
+    "leaves",
+    "walk_tree",
+]
 
 
 class Leaf:
@@ -56,7 +72,7 @@ class Pick:
 Tree = Leaf | Ask | Pick
 
 
-@dataclass
+@dataclass(slots=True)
 class Growing:
     """A node of a tree that is still being explored.
 
@@ -81,23 +97,26 @@ def frozen(root: Growing) -> Tree:
     """
     made: dict[int, Tree] = {}
     interned: dict[Any, Tree] = {}
+    leaves: dict[int, Tree] = {}
     stack: list[tuple[Growing, bool]] = [(root, False)]
     while stack:
         node, done = stack.pop()
-        children = node.children or []
-        if not done:
-            if any(c is None for c in children) or (node.outcome is None and not children):
-                raise LookupError("a branch of the decision tree was not explored")
+        outcome, children = node.outcome, node.children or []
+        if outcome is not None:
+            if id(outcome) not in leaves:
+                leaves[id(outcome)] = interned.setdefault(("leaf", outcome), Leaf(outcome))
+            made[id(node)] = leaves[id(outcome)]
+        elif done:
+            made[id(node)] = _joined(node, [made[id(c)] for c in children], interned)
+        elif not children or any(child is None for child in children):
+            raise LookupError("a branch of the decision tree was not explored")
+        else:
             stack.append((node, True))
             stack.extend((c, False) for c in children if c is not None)
-            continue
-        made[id(node)] = _joined(node, [made[id(c)] for c in children], interned)
     return made[id(root)]
 
 
 def _joined(node: Growing, children: list[Tree], interned: dict[Any, Tree]) -> Tree:
-    if node.outcome is not None:
-        return interned.setdefault(("leaf", node.outcome), Leaf(node.outcome))
     if all(c is children[0] for c in children):
         return children[0]
     if isinstance(node.question, Expr):
@@ -186,3 +205,42 @@ def follow(tree: Tree, values: Mapping[Path, Any]) -> Outcome | None:
         else:
             node = node.branch(values[node.path])
     return None if node is None else node.outcome
+
+
+def follower(tree: Tree) -> Callable[[Mapping[Path, Any]], Outcome | None]:
+    """:func:`follow` for many calls: what it asks is put together once.
+
+    Values of finite slots must be those of their domain, or equal ones of the same type.
+    """
+    made: dict[int, tuple[Callable[[Any], Any] | None, Any]] = {}
+    for node in walk_tree(tree):
+        if isinstance(node, Leaf):
+            made[id(node)] = None, node.outcome
+        elif isinstance(node, Ask):
+            read = reader(node.question) or functools.partial(evaluate, node.question)
+            made[id(node)] = read, {True: made[id(node.yes)], False: made[id(node.no)]}
+        else:
+            branches = {value: made[id(branch)] for values, branch in node.branches for value in values}
+            alike = len({type(value) for value in branches}) == 1
+            if len(branches) != sum(len(values) for values, _ in node.branches) or not alike:
+                branches = {exact_key(v): made[id(branch)] for values, branch in node.branches for v in values}
+                made[id(node)] = _exact_at(node.path), branches
+            else:
+                made[id(node)] = operator.itemgetter(node.path), branches
+    root = made[id(tree)]
+
+    def followed(values: Mapping[Path, Any]) -> Outcome | None:
+        read, found = root
+        while read is not None:
+            step = found.get(read(values))
+            if step is None:
+                return None
+            read, found = step
+        outcome: Outcome = found
+        return outcome
+
+    return followed
+
+
+def _exact_at(path: Path) -> Callable[[Mapping[Path, Any]], Any]:
+    return lambda values: exact_key(values[path])

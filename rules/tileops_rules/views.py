@@ -252,10 +252,11 @@ class Views:
                 content = original.cell_contents
             except ValueError:
                 continue
+            if name == "__class__":
+                cell.cell_contents = content
+                continue
             viewed = isinstance(content, type) and self._is_own_class(content) and name in as_classes()
-            cell.cell_contents = (
-                content if name == "__class__" else self.value(content, f"{label}.{name}", as_class=viewed)
-            )
+            cell.cell_contents = self.value(content, f"{label}.{name}", as_class=viewed)
         copy.__defaults__ = real.__defaults__ and tuple(
             self.value(v, f"{label}.default{i}") for i, v in enumerate(real.__defaults__)
         )
@@ -321,12 +322,14 @@ def _names_of(code: types.CodeType) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for part in _nested(code) for name in part.co_names))
 
 
-_STORES: Final = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF", "STORE_ATTR", "DELETE_ATTR"}
+_STORES: Final = frozenset(
+    dis.opmap[f"{what}_{where}"] for what in ("STORE", "DELETE") for where in ("GLOBAL", "DEREF", "ATTR")
+)
 
 
 @functools.lru_cache(4096)
 def _stores(code: types.CodeType) -> tuple[tuple[int, str, str], ...]:
-    if not _STORES & _operations(code):
+    if all(_STORES.isdisjoint(part.co_code[::2]) for part in _nested(code)):
         return ()
     found = []
     for part in _nested(code):
@@ -343,10 +346,6 @@ def _stores(code: types.CodeType) -> tuple[tuple[int, str, str], ...]:
 def _line_of(step: Any, code: types.CodeType) -> int:
     position = step.positions
     return int(position.lineno) if position is not None and position.lineno else code.co_firstlineno
-
-
-def _operations(code: types.CodeType) -> set[str]:
-    return {dis.opname[op] for part in _nested(code) for op in part.co_code[::2]}
 
 
 def _check_stores(asks: Any, code: types.CodeType) -> None:

@@ -32,8 +32,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tileops_solver.answer import Answer, InconsistencyError, Verdict
     from tileops_solver.auditing import audit
+    from tileops_solver.checks.equal import choose_alike
     from tileops_solver.checks.overlap import PairProof, prove_pairs
     from tileops_solver.findings import Finding, Report
+    from tileops_solver.nearest import nearest_served
     from tileops_solver.questions import find_call
     from tileops_solver.targets import TargetError
 
@@ -46,7 +48,9 @@ __all__ = [
     "TargetError",
     "Verdict",
     "audit",
+    "choose_alike",
     "find_call",
+    "nearest_served",
     "prove_pairs",
 ]
 
@@ -59,7 +63,9 @@ _HOMES = {
     "TargetError": "targets",
     "Verdict": "answer",
     "audit": "auditing",
+    "choose_alike": "checks.equal",
     "find_call": "questions",
+    "nearest_served": "nearest",
     "prove_pairs": "checks.overlap",
 }
 

@@ -7,6 +7,8 @@ from itertools import combinations
 from typing import Any
 
 from tileops_rules import Selector
+from tileops_rules.shapes import IntShape
+from tileops_rules.watch import collector_paused
 
 from tileops_solver.checks.asked import Result
 from tileops_solver.checks.catalogue import Selection
@@ -14,15 +16,18 @@ from tileops_solver.checks.cycles import table_findings
 from tileops_solver.checks.replays import replay_rules
 from tileops_solver.findings import InterfaceReport, Pairs, Report, Undecided, Unlifted
 from tileops_solver.places import from_import_root
+from tileops_solver.proofs.replays import Replays
+from tileops_solver.proofs.shelf import Shelf
+from tileops_solver.proofs.store import ProofFile
 from tileops_solver.subject import Subject
-from tileops_solver.targets import op_classes
+from tileops_solver.targets import TargetError, op_classes
 
 __all__ = ["Progress", "audit"]
 
 Progress = Callable[[int, int, str], None]
 """Called with the steps done, the steps in all, and what is being looked at."""
 
-_SubjectOf = Callable[[Selector, tuple[Selector, ...], str], Subject]
+_SubjectOf = Callable[[Selector, tuple[Selector, ...], str, ProofFile | None], Subject]
 
 
 def audit(
@@ -34,6 +39,7 @@ def audit(
     archs: Collection[int] | None = None,
     independent_of: Collection[str] = (),
     changes_within: Collection[str] = (),
+    proofs: Shelf | None = None,
 ) -> Report:
     """Ask every question of the catalogue about each interface of *target*.
 
@@ -47,9 +53,11 @@ def audit(
         progress: Called as the work goes on.
         select: Ids of checks or kinds of finding to look for; all where empty.
         ignore: Those to leave out.
-        archs: Archs to look at; all where None.
+        archs: Archs to look at; all where None. Checks that speak of all archs together (edges, equal, unread) are
+            then not asked.
         independent_of: Fields that are to be shown to change no choice; interfaces without them are left alone.
         changes_within: Integer fields of which every value is wanted at which the choice changes.
+        proofs: Where answers are looked up and remembered; where None, they are looked up beside each op's package.
 
     Raises:
         TargetError: the target is none of these, or a module in it cannot be imported.
@@ -57,12 +65,16 @@ def audit(
         InconsistencyError: solver, rules and original functions do not agree; a mistake in this library.
         ImportError: z3 is needed and not installed.
     """
-    asked = Selection(select, ignore)
+    asked = Selection(select, ignore, whole=archs is None)
     jobs = _jobs_of(target if isinstance(target, list | tuple) else [target])
     jobs.sort(key=lambda job: (job.op, job.interface, job.home))
+    _check_fields(jobs, independent_of, changes_within)
+    _check_archs(jobs, archs or ())
     steps = _Steps(sum(job.steps(asked) for job in jobs), progress)
 
-    def subject_of(selector: Selector, siblings: tuple[Selector, ...], label: str) -> Subject:
+    def subject_of(
+        selector: Selector, siblings: tuple[Selector, ...], label: str, on_file: ProofFile | None
+    ) -> Subject:
         return Subject(
             selector,
             siblings=siblings,
@@ -70,15 +82,48 @@ def audit(
             independent_of=independent_of,
             changes_within=changes_within,
             archs=archs,
+            proofs=on_file,
         )
 
-    return Report(tuple(job.run(asked, steps, subject_of) for job in jobs))
+    shelf = Shelf() if proofs is None else proofs
+    return Report(tuple(job.run(asked, steps, subject_of, shelf) for job in jobs))
+
+
+def _check_archs(jobs: Iterable[_Job], archs: Iterable[int]) -> None:
+    """Raise where an arch is none that any call states.
+
+    Raises:
+        TargetError: so it is.
+    """
+    known = {arch for job in jobs if job.selector is not None for arch in job.selector.domain.archs}
+    for arch in archs:
+        if known and arch not in known:
+            raise TargetError(f"{arch} is no arch that a call here can state: there are {sorted(known)}")
+
+
+def _check_fields(jobs: Iterable[_Job], independent_of: Iterable[str], changes_within: Iterable[str]) -> None:
+    """Raise where a field is asked about that no interface has, or that does not count.
+
+    Raises:
+        TargetError: so it is.
+    """
+    domains = [job.selector.domain for job in jobs if job.selector is not None]
+    for name in (*independent_of, *changes_within):
+        if not any(name in domain.fields for domain in domains):
+            known = sorted({field for domain in domains for field in domain.fields})
+            raise TargetError(f"no interface has a field {name}: there are {', '.join(known)}")
+    for name in changes_within:
+        shapes = [domain.fields[name] for domain in domains if name in domain.fields]
+        if not any(isinstance(shape, IntShape) for shape in shapes):
+            raise TargetError(f"{name} is no integer, so that its values have no order: ask for independence of it")
 
 
 def _jobs_of(targets: Iterable[Any]) -> list[_Job]:
     selectors: dict[int, Selector] = {}
     ops: dict[int, Any] = {}
     for each in targets:
+        if isinstance(each, list | tuple):
+            return _jobs_of([inner for one in targets for inner in (one if isinstance(one, list | tuple) else [one])])
         if isinstance(each, Selector):
             selectors[id(each)] = each
         else:
@@ -154,17 +199,26 @@ class _Job:
             return 1
         return 1 + sum(check.steps(self.selector) for check in asked.checks)
 
-    def run(self, asked: Selection, steps: _Steps, subject_of: _SubjectOf) -> InterfaceReport:
+    def run(self, asked: Selection, steps: _Steps, subject_of: _SubjectOf, shelf: Shelf) -> InterfaceReport:
         """The report of this interface."""
         if self.selector is None:
             steps.take(self.op)
             return self._broken()
-        selector = self.selector
+        with collector_paused:  # It would go through all rules again and again, a fifth of the time.
+            return self._report(self.selector, asked, steps, subject_of, shelf)
+
+    def _report(
+        self, selector: Selector, asked: Selection, steps: _Steps, subject_of: _SubjectOf, shelf: Shelf
+    ) -> InterfaceReport:
         label = f"{self.op}.{self.interface}"
-        replay_rules(selector)
+        on_file = None if self._source is None else shelf.file_of(self._source)
+        replay_rules(selector, Replays(on_file, self.interface, selector.spec))
         steps.take(label)
-        subject = subject_of(selector, self.siblings, label)
-        results: list[Result] = [check.run(subject) for check in asked.checks]
+        subject = subject_of(selector, self.siblings, label, on_file)
+        results: list[Result] = []
+        for check in asked.checks:
+            subject.asking = check.id
+            results.append(check.run(subject))
         return InterfaceReport(
             op=self.op,
             interface=self.interface,

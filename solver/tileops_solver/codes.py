@@ -18,7 +18,7 @@ from tileops_rules.expr import Expr, Path, exact_key, path_of, walk
 from tileops_rules.facts import float_places
 from tileops_rules.shapes import Slot, nearest_inside
 
-__all__ = ["Codes", "codes_of"]
+__all__ = ["Codes", "codes_of", "codes_of_all"]
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,18 @@ def codes_of(expr: Expr, domain: Domain, apart: bool = False) -> dict[Path, Code
         apart: Take every slot of the domain, and every value of a finite one for itself: for a search that
             something else than *expr* limits too.
     """
-    atoms: dict[Path, list[Expr]] = {}
-    for node in walk(expr):
-        path = path_of(node)
-        if path is not None:
-            atoms.setdefault(path, []).append(node)
+    return codes_of_all([expr], domain, apart)
+
+
+def codes_of_all(exprs: Iterable[Expr], domain: Domain, apart: bool = False) -> dict[Path, Codes]:
+    """As :func:`codes_of`, for several questions that are to share their numbers."""
+    found: dict[Path, dict[Expr, None]] = {}
+    for expr in exprs:
+        for node in walk(expr):
+            path = path_of(node)
+            if path is not None:
+                found.setdefault(path, {})[node] = None
+    atoms = {path: list(nodes) for path, nodes in found.items()}
     return {
         path: _ROWS[slot.sort](slot, atoms.get(path, []), apart)
         for path, slot in domain.slots.items()

@@ -42,6 +42,8 @@ def definitely(expr: Expr, domain: Domain) -> Expr:
         *expr* itself where it always has an answer.
     """
     present = _presence(domain)
+    if all(_own_need(node, present) is TRUE for node in walk(expr)):
+        return expr
     needs: dict[Expr, Expr] = {}
     answers: dict[Expr, tuple[Expr, Expr]] = {}
     for node in walk(expr):

@@ -7,19 +7,19 @@ nothing here imports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from tileops_rules.bounds import Bounds
-from tileops_rules.expr import KINDS, Expr, Path, path_of, walk
-from tileops_rules.printing import slot_text
+from tileops_rules.expr import KINDS, Expr, Path, conjunction, path_of, walk
+from tileops_rules.printing import path_text
 
 from tileops_solver import division
 from tileops_solver.codes import Codes
 from tileops_solver.narrowing import Narrowed, SlotBounds
 
-__all__ = ["ENCODE", "Bits", "Cost", "Encoder", "Integers", "bits_cost", "code_range"]
+__all__ = ["ENCODE", "Bits", "Cost", "Encoder", "Integers", "beyond_ranges", "bits_cost", "code_range"]
 
 MOST_RESIDUES: Final = 128
 """Largest modulus whose products are split over residues: one case a residue and factor, 0.03 ms each."""
@@ -98,7 +98,7 @@ class Encoder:
     Attributes:
         z3: The z3 module.
         numbers: The arithmetic.
-        variables: The unknown of each slot.
+        variables: The unknown of each slot that was mentioned so far.
     """
 
     def __init__(self, z3: Any, context: Any, known: Narrowed, codes: Mapping[Path, Codes], width: int | None) -> None:
@@ -109,19 +109,31 @@ class Encoder:
         self._bounds = SlotBounds(known)
         self._terms: dict[Expr, Any] = {}
         self.numbers: Numbers = (
-            Integers(z3, context, self.bounds) if width is None else Bits(z3, context, self.bounds, width)
+            Integers(z3, context, self._bounds) if width is None else Bits(z3, context, self._bounds, width)
         )
         self.splits_residues = width is None
-        self.variables = {path: self.numbers.variable(slot_text(path)) for path in codes}
+        self.variables: dict[Path, Any] = {}
 
     def bounds(self, node: Expr) -> Bounds:
         """The interval of an integer node, from what the question says of single slots."""
         return self._bounds(node)
 
-    def ranges(self) -> list[Any]:
-        """What holds of every unknown: it lies in its slot's domain, as far as the question leaves it."""
+    def variable(self, path: Path) -> Any:
+        """The unknown of a slot."""
+        found = self.variables.get(path)
+        if found is None:
+            found = self.variables[path] = self.numbers.variable(path_text(path))
+        return found
+
+    def ranges(self, paths: Iterable[Path] | None = None) -> list[Any]:
+        """What holds of every unknown: it lies in its slot's domain, as far as the question leaves it.
+
+        Args:
+            paths: Slots; all that the question reads where None.
+        """
         made = []
-        for path, variable in self.variables.items():
+        for path in self._codes if paths is None else paths:
+            variable = self.variable(path)
             low, high = code_range(path, self._codes[path], self._known)
             made += [variable >= low, variable <= high]
         return made
@@ -132,7 +144,7 @@ class Encoder:
         if path is None:
             raise KeyError(node.kind)
         codes = self._codes[path]
-        return self.variables[path], codes.holding[node], codes
+        return self.variable(path), codes.holding[node], codes
 
     def encode(self, expr: Expr) -> Any:
         """The term of *expr*."""
@@ -159,6 +171,27 @@ def code_range(path: Path, codes: Codes, known: Narrowed) -> Bounds:
         left = known.codes[path]
         return min(left), max(left)
     return known.slot_limits(path)
+
+
+def beyond_ranges(expr: Expr, codes: Mapping[Path, Codes], known: Narrowed) -> Expr:
+    """*expr* without those of its parts that hold wherever every slot is in its range: most of a typical question."""
+    parts = expr.args if expr.kind == "and" else (expr,)
+    return conjunction(part for part in parts if not _in_range(part, codes, known))
+
+
+def _in_range(part: Expr, codes: Mapping[Path, Codes], known: Narrowed) -> bool:
+    atom, answer = (part.args[0], False) if part.kind == "not" else (part, True)
+    of_slot = atom.kind in ("at_most", "equals") and atom.args[0].kind == "int"
+    path = path_of(atom.args[0] if of_slot else atom)
+    if path is None:
+        return False
+    low, high = code_range(path, codes[path], known)
+    if not of_slot:
+        yes = codes[path].holding[atom]
+        return all((code in yes) is answer for code in range(low, high + 1))
+    if atom.kind == "at_most":
+        return bool(high <= atom.data if answer else low > atom.data)
+    return bool(low == high == atom.data if answer else not low <= atom.data <= high)
 
 
 def _sum(encoder: Encoder, node: Expr, args: list[Any]) -> Any:
@@ -234,7 +267,7 @@ def _any_of(z3: Any, terms: list[Any]) -> Any:
 
 ENCODE: Final[Mapping[str, Callable[[Encoder, Expr, list[Any]], Any]]] = {
     "const": lambda encoder, node, args: encoder.numbers.number(node.data),
-    "int": lambda encoder, node, args: encoder.variables[node.data],
+    "int": lambda encoder, node, args: encoder.variable(node.data),
     "sum": _sum,
     "product": _product,
     "floordiv": lambda encoder, node, args: encoder.numbers.floordiv(node, args[0], args[1]),

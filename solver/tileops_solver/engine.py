@@ -11,7 +11,7 @@ numbers only.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -25,7 +25,7 @@ from tileops_solver import z3_backend
 from tileops_solver.answer import InconsistencyError
 from tileops_solver.codes import Codes, codes_of
 from tileops_solver.definite import definitely
-from tileops_solver.encode import Encoder, bits_cost, code_range
+from tileops_solver.encode import Encoder, beyond_ranges, bits_cost, code_range
 from tileops_solver.narrowing import Narrowed, narrow
 
 __all__ = ["Outcome", "Question", "Reply", "Span"]
@@ -99,7 +99,18 @@ class _Except:
         return any(codes[path] != code for path, code in self.codes.items())
 
 
-_Constraint = _Spans | _Except
+@dataclass(frozen=True)
+class _Changes:
+    """At most some number of slots have another code than the one stated."""
+
+    codes: Mapping[Path, int]
+    most: int
+
+    def allows(self, codes: Mapping[Path, int]) -> bool:
+        return sum(codes[path] != code for path, code in self.codes.items()) <= self.most
+
+
+_Constraint = _Spans | _Except | _Changes
 
 
 @dataclass(frozen=True)
@@ -172,6 +183,10 @@ class Question:
     def exclude(self, codes: Mapping[Path, int]) -> None:
         """From here to the end of the enclosing :meth:`level`, not all slots have these codes at once."""
         self._add(_Except(codes))
+
+    def change_at_most(self, codes: Mapping[Path, int], most: int) -> None:
+        """From here to the end of the enclosing :meth:`level`, at most *most* slots have another code than these."""
+        self._add(_Changes(codes, most))
 
     @contextmanager
     def level(self) -> Iterator[None]:
@@ -292,22 +307,46 @@ class _Stage:
         self.solver.set("random_seed", 0)
         # Python raises KeyboardInterrupt itself once the check returns; z3's handler is not thread-safe.
         self.solver.set("ctrl_c", False)
-        self.solver.add(*self._encoder.ranges(), self._encoder.encode(expr))
+        term = self._encoder.encode(beyond_ranges(expr, codes, known))
+        self._ranged = frozenset(self._encoder.variables)
+        self.solver.add(*self._encoder.ranges(self._ranged), term)
 
     def add(self, constraint: _Constraint) -> None:
         """Add a constraint at the solver's present level."""
-        z3, variables = self._z3, self._encoder.variables
+        z3 = self._z3
         if isinstance(constraint, _Except):
-            self._any([variables[path] != code for path, code in constraint.codes.items()])
+            self._keep_ranges(constraint.codes)
+            self._any([self._encoder.variable(path) != code for path, code in constraint.codes.items()])
             return
-        variable = variables[constraint.path]
+        if isinstance(constraint, _Changes):
+            self._at_most(constraint)
+            return
+        variable = self._encoder.variable(constraint.path)
         low, high = self._ranges[constraint.path]
         # Spans are cut to the slot's range: a bit-vector need not be wide enough for a number outside it.
         inside = [(max(low, a), min(high, b)) for a, b in constraint.spans if max(low, a) <= min(high, b)]
         self._any([variable == a if a == b else z3.And(variable >= a, variable <= b) for a, b in inside])
 
+    def _keep_ranges(self, paths: Iterable[Path]) -> None:
+        """Say at the present level what the question, which does not mention them, did not say of these slots."""
+        self.solver.add(*self._encoder.ranges(path for path in paths if path not in self._ranged))
+
     def _any(self, terms: list[Any]) -> None:
         self.solver.add(self._z3.Or(terms) if terms else self._z3.BoolVal(False, self._encoder.context))
+
+    def _at_most(self, constraint: _Changes) -> None:
+        self._keep_ranges(constraint.codes)
+        terms = []
+        for path, code in constraint.codes.items():
+            low, high = self._ranges[path]
+            # A code outside the slot's range is none that it can keep, and may not fit a bit-vector.
+            if low <= code <= high:
+                terms.append(self._encoder.variable(path) != code)
+        most = constraint.most - (len(constraint.codes) - len(terms))
+        if most < 0:
+            self._any([])
+        elif most < len(terms):
+            self.solver.add(self._z3.AtMost(*terms, most))
 
     def ask(self, most: int) -> tuple[Reply, int]:
         """What the solver says, and the work that took."""
@@ -325,11 +364,15 @@ class _Stage:
                 why = f"no answer within {work:,} units of work"
             return Reply(Outcome.UNKNOWN, reason=f"{name}: {why}"), spent
         model = self.solver.model()
-        codes = {
-            path: self._number(model.eval(variable, model_completion=True))
-            for path, variable in self._encoder.variables.items()
-        }
+        codes = {path: self._code(model, path, *ends) for path, ends in self._ranges.items()}
         return Reply(Outcome.POSSIBLE, codes, f"found with {name}"), spent
+
+    def _code(self, model: Any, path: Path, low: int, high: int) -> int:
+        """The code of a slot in a solution; any in its range where nothing that was added depends on it."""
+        variable = self._encoder.variables.get(path)
+        if variable is None:
+            return low
+        return min(max(low, self._number(model.eval(variable, model_completion=True))), high)
 
     def _number(self, value: Any) -> int:
         number: int = value.as_signed_long() if self.plan.width is not None else value.as_long()

@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tileops_rules import Explanation, Selector
+from tileops_rules import Explanation
 
+from tileops_solver.answer import Answer, Verdict
 from tileops_solver.calls import ValueProblem, call_from, completed
-from tileops_solver.targets import TargetError, named
+from tileops_solver.nearest import nearest_served
+from tileops_solver.report.json import plain
+from tileops_solver.targets import named, selector_of, with_plugins
 
 __all__ = ["Explained", "explain_call"]
 
@@ -23,47 +26,57 @@ class Explained:
         interface: The interface.
         call: The call as it was asked about.
         explanation: The winner, and what every implementation said.
+        nearest: Where nobody serves the call: the nearest call that is served, or that there is none, or why
+            neither is known.
+        declared: Where nobody serves the call: why the interface says that nobody is meant to, or None.
     """
 
     op: str
     interface: str
     call: Any
     explanation: Explanation
+    nearest: Answer | None = None
+    declared: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.op}.{self.interface}: {self.call!r}\n{self.explanation}"
+        text = f"{self.op}.{self.interface}: {self.call!r}\n{self.explanation}"
+        if self.declared is not None:
+            text += f"\ndeclared unserved: {self.declared}"
+        if self.nearest is None:
+            return text
+        if self.nearest.verdict is Verdict.FOUND:
+            return f"{text}\nnearest served call: {self.nearest.call!r}"
+        return f"{text}\nnearest served call: {self.nearest.verdict.value} ({self.nearest.reason})"
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values: ``op``, ``interface``, ``call``, ``winner`` and ``entries``."""
-        from tileops_solver.report.json import plain
-
         return {
             "op": self.op,
             "interface": self.interface,
             "call": plain(self.call),
             **self.explanation.as_json(),
+            "nearest": None if self.nearest is None else plain(self.nearest.call),
+            "declared": self.declared,
         }
 
 
-def explain_call(target: str, interface: str, texts: Iterable[str]) -> Explained:
+def explain_call(target: str, interface: str, texts: Iterable[str], *, plugins: bool = False) -> Explained:
     """Explain a call.
 
     Args:
         target: ``module:Class`` of an op class.
         interface: One of its interfaces.
         texts: ``field=value`` each.
+        plugins: Whether what plug-ins register for the op is counted in.
 
     Raises:
         TargetError: there is no such op or interface.
         ValueProblem: a field or value is not accepted, or the call cannot be.
     """
     op = named(target)
-    if interface not in op.interfaces:
-        raise TargetError(f"{op.__name__} has no interface {interface!r}: it has {', '.join(sorted(op.interfaces))}")
-    try:
-        selector = Selector.of(op, interface)
-    except (TypeError, ValueError) as error:
-        raise TargetError(f"nothing can be chosen: {error}") from error
+    if plugins:
+        (op,) = with_plugins(op)
+    selector = selector_of(op, interface)
     call = call_from(selector.domain, texts)
     try:
         if getattr(op, "resolve", None) is None:
@@ -72,4 +85,7 @@ def explain_call(target: str, interface: str, texts: Iterable[str]) -> Explained
         explanation = selector.explain(call)
     except (TypeError, ValueError) as error:
         raise ValueProblem(str(error)) from error
-    return Explained(op.__name__, interface, call, explanation)
+    nobody = all(entry.status not in ("chosen", "ties") for entry in explanation.entries)
+    nearest = nearest_served(selector, call) if nobody else None
+    declared = selector.unserved(call) if nobody and selector.unserved is not None else None
+    return Explained(op.__name__, interface, call, explanation, nearest, declared)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-__all__ = ["Answered", "Finding", "InterfaceReport", "Pairs", "Report", "Severity", "Totals", "Undecided", "Unlifted"]
+__all__ = [
+    "Allowed",
+    "Answered",
+    "Finding",
+    "InterfaceReport",
+    "Pairs",
+    "Report",
+    "Severity",
+    "Totals",
+    "Undecided",
+    "Unlifted",
+]
 
 
 class _Numbers(Mapping[str, Any]):
@@ -102,6 +114,19 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Allowed:
+    """A finding that somebody has looked at and lets stand.
+
+    Attributes:
+        finding: The finding.
+        reason: Why it may stand.
+    """
+
+    finding: Finding
+    reason: str
+
+
+@dataclass(frozen=True)
 class Unlifted:
     """A rule that could not be lifted, so that nothing is proved of it.
 
@@ -163,6 +188,7 @@ class InterfaceReport:
         undecided: The questions that were not decided, with the reason.
         answered: Who answered the questions.
         facts: Lines that were asked for and are no findings, as where a choice changes.
+        allowed: Findings that are let stand, with the reason; they are not among *findings*.
     """
 
     op: str
@@ -175,6 +201,7 @@ class InterfaceReport:
     undecided: tuple[Undecided, ...] = ()
     answered: Answered = field(default_factory=Answered)
     facts: tuple[str, ...] = ()
+    allowed: tuple[Allowed, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +219,7 @@ class Totals(_Numbers):
         not_lifted: Rules that were not lifted.
         findings: Findings that fail an audit: errors and warnings.
         notes: Findings that do not.
+        allowed: Findings that are let stand.
         assumed_domains: Domains that were assumed.
         not_proved: Undecided questions and rules not lifted; while it is not 0, no absence of findings is a
             proof.
@@ -208,6 +236,7 @@ class Totals(_Numbers):
     not_lifted: int
     findings: int
     notes: int
+    allowed: int
     assumed_domains: int
     not_proved: int
     answered: Answered
@@ -228,6 +257,15 @@ class Report:
         """The findings of all interfaces."""
         return tuple(finding for each in self.interfaces for finding in each.findings)
 
+    def beyond(self, ids: Collection[str]) -> Report:
+        """This report without the findings of these ids, as those of an audit before a plug-in was added."""
+        return Report(
+            tuple(
+                dataclasses.replace(each, findings=tuple(f for f in each.findings if f.id not in ids))
+                for each in self.interfaces
+            )
+        )
+
     @property
     def totals(self) -> Totals:
         """Sums over the interfaces."""
@@ -243,6 +281,7 @@ class Report:
             not_lifted=not_lifted,
             findings=failing,
             notes=len(self.findings) - failing,
+            allowed=sum(len(each.allowed) for each in self.interfaces),
             assumed_domains=sum(len(each.assumed_domains) for each in self.interfaces),
             not_proved=undecided + not_lifted,
             answered=Answered(**_summed(each.answered for each in self.interfaces)),

@@ -88,15 +88,19 @@ class Narrowed:
         return bool(left)
 
 
-def narrow(expr: Expr, domain: Domain, codes: Mapping[Path, Codes]) -> Narrowed | None:
+def narrow(expr: Expr, domain: Domain, codes: Mapping[Path, Codes], within: Narrowed | None = None) -> Narrowed | None:
     """What *expr* forces, or None where it cannot hold at all.
 
     Args:
         expr: The question.
         domain: Where its slots range.
         codes: Of each slot that it reads.
+        within: What is known already; left as it is.
     """
-    start = Narrowed(domain, {}, {path: frozenset(range(c.hi + 1)) for path, c in codes.items() if c.values})
+    if within is not None:
+        start = within.copy()
+    else:
+        start = Narrowed(domain, {}, {path: frozenset(range(c.hi + 1)) for path, c in codes.items() if c.values})
     return _Reader(codes).assume(start, expr, True, 0)
 
 

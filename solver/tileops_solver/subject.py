@@ -10,13 +10,17 @@ from typing import Any
 
 from tileops_rules import Predicate, Selector, fields
 from tileops_rules.domain import Domain
-from tileops_rules.expr import TRUE, Expr, conjunction, disjunction, negation
+from tileops_rules.expr import FALSE, TRUE, Expr, conjunction, disjunction, negation
 from tileops_rules.shapes import DeviceShape
 
-from tileops_solver.answer import InconsistencyError
+from tileops_solver.answer import Answer, InconsistencyError, Verdict
+from tileops_solver.boxes import Boxes
 from tileops_solver.engine import Outcome
 from tileops_solver.findings import Answered, Finding, Severity, Undecided
 from tileops_solver.places import place_of
+from tileops_solver.proofs.labels import label_of
+from tileops_solver.proofs.memory import Memory
+from tileops_solver.proofs.store import ProofFile
 from tileops_solver.validity import rejection
 from tileops_solver.witness import Witness, smallest_call
 
@@ -48,6 +52,7 @@ class Subject:
         independent_of: Fields that are to be shown to change no choice.
         changes_within: Fields of which the values are wanted where the choice changes.
         archs: The archs to look at; None for all.
+        asking: The check that asks, as its answers are labelled on file.
     """
 
     def __init__(
@@ -59,14 +64,24 @@ class Subject:
         independent_of: Collection[str] = (),
         changes_within: Collection[str] = (),
         archs: Collection[int] | None = None,
+        proofs: ProofFile | None = None,
     ) -> None:
         self.selector = selector
+        self.asking = ""
         self.siblings = tuple(siblings) or (selector,)
         self.step = step
         self.independent_of = tuple(independent_of)
         self.changes_within = tuple(changes_within)
         self.archs = None if archs is None else frozenset(archs)
+        self._proofs = proofs
+        self._memory = Memory(proofs, selector) if proofs else None
         self._cheap = self._on_file = self._solver = 0
+
+    def beside(self, selector: Selector) -> Subject:
+        """Another interface of the op, with the same archs and the same answers on file."""
+        other = Subject(selector, siblings=self.siblings, archs=self.archs, proofs=self._proofs)
+        other.asking = self.asking
+        return other
 
     @property
     def domain(self) -> Domain:
@@ -109,7 +124,29 @@ class Subject:
 
     def better(self, key: str) -> tuple[str, ...]:
         """The implementations that win over *key* where both serve."""
-        return tuple(k for k in self.selector.keys if key in self.selector.wins_over[k])
+        return self._winning.get(key, ())
+
+    @cached_property
+    def _winning(self) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {}
+        for winner in self.selector.keys:
+            for loser in self.selector.wins_over[winner]:
+                found.setdefault(loser, []).append(winner)
+        return {loser: tuple(winners) for loser, winners in found.items()}
+
+    @cached_property
+    def boxes(self) -> Boxes:
+        """What intervals and sets of values say of all claims; of a rule that was not lifted, of where it can run."""
+        claims = {key: self.lifted[key] if key in self.lifted else self.available(key) for key in self.selector.keys}
+        return Boxes(self.domain, self.valid, claims)
+
+    def may_meet(self, key: str) -> tuple[str, ...]:
+        """The other implementations that may serve a call that *key* serves, in order: all others are proved not to."""
+        return self.boxes.may_meet(key)
+
+    def settled_cheaply(self, questions: int = 1) -> None:
+        """Count questions that :attr:`boxes` answered, and that nobody was asked."""
+        self._cheap += questions
 
     def chosen(self, key: str) -> Expr:
         """The calls that an implementation serves and over which no lifted one wins (a tie counts as chosen)."""
@@ -125,6 +162,8 @@ class Subject:
     def find(self, parts: Iterable[Expr], keys: Iterable[str] = ()) -> Witness:
         """The smallest valid call for which all *parts* hold.
 
+        An answer that is on file is looked up; another one is remembered, where a file is to be written.
+
         Args:
             parts: The question.
             keys: Implementations whose real methods are run on the call that is found, to be held against
@@ -133,13 +172,101 @@ class Subject:
         Raises:
             InconsistencyError: solver, rules and original functions do not agree.
         """
-        expr = conjunction([self.valid, *parts])
-        witness = smallest_call(expr, self.domain, lambda call: rejection(self.selector, call))
+        confirmed = tuple(keys)
+        return self.search(
+            [self.valid, *parts],
+            lambda call: rejection(self.selector, call),
+            confirm=lambda call: self.confirm(call, confirmed),
+        )
+
+    def search(
+        self,
+        parts: Sequence[Expr],
+        accepts: Callable[[Any], str | None],
+        *,
+        domain: Domain | None = None,
+        confirm: Callable[[Any], None] = lambda call: None,
+    ) -> Witness:
+        """The smallest call, valid or not, for which all *parts* hold; what :meth:`find` looks with.
+
+        Args:
+            parts: The question.
+            accepts: Asked of a call that is built; a text where it cannot be, for a reason that *parts* do not know.
+            domain: Where the calls are; the interface's own where not given.
+            confirm: Run on the call that is found.
+
+        Raises:
+            InconsistencyError: solver, rules and original functions do not agree.
+        """
+        domain = self.domain if domain is None else domain
+        question = conjunction(parts)
+        if question is FALSE:
+            self._cheap += 1
+            return Witness(Outcome.IMPOSSIBLE, reason="two parts of the question contradict each other", cheap=True)
+        if self._memory is not None:
+            known = self._memory.recall(domain, parts, accepts, confirm)
+            if known is not None:
+                self._on_file += 1
+                return known
+        witness = smallest_call(question, domain, accepts)
         self._cheap += witness.cheap
         self._solver += not witness.cheap
         if witness.outcome is Outcome.POSSIBLE:
-            self.confirm(witness.call, keys)
+            confirm(witness.call)
+        if self._memory is not None and self._memory.records:
+            asked = [part for part in parts if part is not self.valid]
+            self._memory.keep(label_of(self._asked_by, asked, self._names, domain), domain, parts, witness)
         return witness
+
+    def near(self, call: Any, find: Callable[[Any], Answer]) -> Answer:
+        """The served call nearest to *call*: from the file where it is there, else what *find* finds.
+
+        A call from the file is run through the real methods.
+
+        Raises:
+            InconsistencyError: rules and original functions do not agree.
+        """
+        if self._memory is None:
+            return find(call)
+        known = self._memory.recall_near(call, self.served, lambda near: rejection(self.selector, near))
+        if known is not None:
+            if known.verdict is Verdict.FOUND:
+                self.confirm(known.call, self.lifted)
+            self._on_file += 1
+            return known
+        answer = find(call)
+        if self._memory.records:
+            values = ", ".join(f"{name}={getattr(call, name)!r}" for name in self.domain.fields)
+            self._memory.keep_near(f"{self._asked_by}: nearest to {values}", call, self.served, answer)
+        return answer
+
+    @property
+    def _asked_by(self) -> str:
+        return f"{self.selector.interface} {self.asking}".strip()
+
+    def order_on_file(self) -> bool:
+        """Whether it is on file that no call is served by two implementations of which none is preferred."""
+        known = self._memory is not None and self._memory.recall_order()
+        self._on_file += known
+        return known
+
+    def keep_order(self) -> None:
+        """Remember that no call is served by two implementations of which none is preferred."""
+        if self._memory is not None and self.archs is None:
+            self._memory.keep_order()
+
+    @cached_property
+    def _names(self) -> Mapping[Expr, str]:
+        """What expressions are called in the labels of answers on file."""
+        every: list[tuple[Expr, str]] = [(self.served, "served")]
+        declared = self.selector.declared_unserved
+        if declared is not None:
+            every.append((disjunction([declared.serves.expr, declared.raises.expr]), "undeclared"))
+        every += [(platform.calls, platform.name) for platform in self.platforms if platform.name]
+        for key in self.lifted:
+            every += [(self.available(key), f"where {key} can run"), (self.chosen(key), f"{key} chosen")]
+        every += [(claim, key) for key, claim in self.lifted.items()]
+        return {expr: name for expr, name in every if expr.kind != "truth"}
 
     def confirm(self, call: Any, keys: Iterable[str]) -> None:
         """Hold the rules of *keys* against the functions they were lifted from, on one call.

@@ -8,7 +8,9 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["TargetError", "named", "op_classes"]
+from tileops_rules import Selector
+
+__all__ = ["TargetError", "named", "op_classes", "selector_of"]
 
 
 class TargetError(Exception):
@@ -35,6 +37,21 @@ def named(target: str) -> Any:
     return found
 
 
+def selector_of(op: Any, interface: str) -> Selector:
+    """The implementations of one interface of an op class or object.
+
+    Raises:
+        TargetError: the op has no such interface, or nothing can be chosen among its implementations.
+    """
+    if interface not in op.interfaces:
+        name = op.__name__ if isinstance(op, type) else type(op).__name__
+        raise TargetError(f"{name} has no interface {interface!r}: it has {', '.join(sorted(op.interfaces))}")
+    try:
+        return Selector.of(op, interface)
+    except (TypeError, ValueError) as error:
+        raise TargetError(f"nothing can be chosen: {error}") from error
+
+
 def op_classes(target: Any) -> tuple[Any, ...]:
     """The op classes of a module and its sub-modules, each once, but for empty tables; or the op itself.
 
@@ -54,6 +71,14 @@ def op_classes(target: Any) -> tuple[Any, ...]:
             if isinstance(value, type) and _is_op(value) and _tables(value):
                 found.setdefault(id(value), value)
     return tuple(sorted(found.values(), key=lambda kind: (kind.__name__, kind.__module__, kind.__qualname__)))
+
+
+def with_plugins(target: Any) -> Any:
+    """*target* with what plug-ins register for its ops: a list of views of them.
+
+    An op class gives its view by a classmethod ``with_registered``; one without has no plug-ins.
+    """
+    return [getattr(op, "with_registered", lambda op=op: op)() for op in op_classes(target)]
 
 
 def _is_op(value: Any) -> bool:

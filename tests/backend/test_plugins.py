@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import itertools
 import subprocess
 import threading
+import traceback
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -14,6 +16,8 @@ from typing import Any
 
 import pytest
 import torch
+from tileops_rules import Selector
+from tileops_solver import audit
 
 from tileops.backend import BackendError, load_failures, plugins, register_kernel_type, registry
 from tileops.kernels.call_spec import CallSpec
@@ -301,6 +305,115 @@ def test_strict_raises_what_a_plug_in_raised(install: Any, monkeypatch: pytest.M
                 PlugFwdOp()
         assert isinstance(error.value.__cause__, OSError)
         assert (error.value.plugin, error.value.distribution) == ("theirs", "their-backend 1.2")
+
+
+def banded(name: str, low: int, high: int, *preferred: str) -> type[Kernel]:
+    """A kernel for ``low <= n < high`` that wins over *preferred*."""
+
+    def refusal(cls: Any, call: Any) -> str | None:
+        return None if low <= call.n < high else f"n {call.n} is not from {low} to {high}"
+
+    members = {"refusal": classmethod(refusal), "preferred_over": frozenset(preferred)}
+    return type(name, (_Plain,), members)
+
+
+def test_what_plug_ins_and_callers_register_is_chosen_alike_in_every_order(install: Any) -> None:
+    """Every order of five registrations, and every way to give them to two plug-ins and the caller."""
+    kernels = {
+        "rest": type("Rest", (_Plain,), {"general": True}),
+        "low": banded("Low", 0, 30, "in_tree"),
+        "middle": banded("Middle", 20, 60, "low", "in_tree"),
+        "high": banded("High", 50, 300, "middle", "in_tree"),
+        "far": banded("Far", 250, 900, "high"),
+    }
+    calls = [
+        PlugCall(n=n, arch=arch) for n in (0, 19, 20, 29, 30, 49, 50, 99, 250, 299, 300, 899, 900) for arch in (80, 90)
+    ]
+    seen = set()
+    for turn, order in enumerate(itertools.permutations(kernels)):
+        first, second, direct = order[: turn % 4], order[turn % 4 : 4], order[4:]
+
+        def register(keys: tuple[str, ...]) -> Callable[[], None]:
+            return lambda: [register_kernel_type("PlugFwdOp", key, kernels[key]) for key in keys] and None
+
+        plugins._state = plugins._State()
+        with registry.sandbox(empty=True):
+            names = ("a", "b") if turn % 2 else ("b", "a")
+            install(*(FakePoint(name, register(keys)) for name, keys in zip(names, (first, second), strict=True)))
+            register(direct)()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                op = PlugFwdOp()
+            seen.add((tuple(op.key_for("plug", call) for call in calls), str(op.explain("plug", calls[0]))))
+    assert len(seen) == 1
+    ((keys, _),) = seen
+    assert keys[::2] == (
+        *("low", "low", "middle", "middle", "middle", "middle"),
+        *("high", "high", "far", "far", "far", "far", "rest"),
+    )
+
+
+def test_an_error_of_construction_is_shown_once(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, and where plug-ins had to be judged first."""
+
+    def shown(kind: type[Op]) -> str:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(UnorderedOverlapError) as error:
+                kind()
+        return "".join(traceback.format_exception(error.value))
+
+    install(good=registers("xpu", XpuKernel))
+    register_kernel_type("PlugFwdOp", "mine", OverlappingKernel)
+    texts = [shown(PlugFwdOp)]
+    monkeypatch.setattr(plugins, "_state", plugins._State())
+    registry.restore({})
+    monkeypatch.setenv("TILEOPS_PROOF", "strict")
+    install(theirs=registers("theirs", OverlappingKernel))
+    texts += [shown(PlugFwdOp), shown(PlugFwdOp)]
+    for text in texts:
+        assert "During handling" not in text
+        assert text.count("UnorderedOverlapError:") == 1
+
+
+class TestWithRegistered:
+    def test_it_holds_what_is_registered_and_loads_plug_ins(self, install: Any) -> None:
+        install(theirs=registers("xpu", XpuKernel))
+        register_kernel_type("PlugFwdOp", "mine", WinningKernel)
+        view = PlugFwdOp.with_registered()
+        assert dict(view.kernel_types) == {"in_tree": InTreeKernel, "xpu": XpuKernel, "mine": WinningKernel}
+        assert dict(view.interfaces) == {"plug": PlugFwdInterface}
+        assert (view.__name__, view.__module__, view.__qualname__) == ("PlugFwdOp", __name__, "PlugFwdOp")
+        assert set(PlugFwdOp.kernel_types) == {"in_tree"}
+
+    def test_a_selector_of_it_chooses_as_the_op_does(self, install: Any) -> None:
+        register_kernel_type("PlugFwdOp", "mine", WinningKernel)
+        register_kernel_type("PlugFwdOp", "xpu", XpuKernel)
+        selector = Selector.of(PlugFwdOp.with_registered(), "plug")
+        op = PlugFwdOp()
+        for call in (XPU, *(PlugCall(n=n, arch=90) for n in (41, 42, 99, 100))):
+            assert selector.select(call) == op.key_for("plug", call)
+
+    def test_an_audit_of_it_finds_what_a_plug_in_brings(self, install: Any) -> None:
+        install(theirs=registers("theirs", OverlappingKernel))
+        report = audit(PlugFwdOp.with_registered(), select=["overlap"])
+        assert [finding.keys for finding in report.findings] == [("in_tree", "theirs")]
+        assert audit(PlugFwdOp, select=["overlap"]).findings == ()
+        assert load_failures() == {}
+
+    def test_one_that_is_taken_out_is_not_in_it(self, install: Any) -> None:
+        def broken() -> None:
+            register_kernel_type("PlugFwdOp", "half", XpuKernel)
+            raise OSError("no driver")
+
+        install(broken=broken)
+        with pytest.warns(RuntimeWarning, match="no driver"):
+            assert set(PlugFwdOp.with_registered().kernel_types) == {"in_tree"}
+
+    def test_a_key_of_the_tree_that_is_taken_raises(self, install: Any) -> None:
+        register_kernel_type("PlugFwdOp", "in_tree", XpuKernel)
+        with pytest.raises(ValueError, match="reuse keys it has"):
+            PlugFwdOp.with_registered()
 
 
 def test_an_interrupted_plug_in_is_called_again_and_leaves_nothing(install: Any) -> None:

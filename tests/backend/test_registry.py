@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tileops.backend import BackendError, register_kernel_type, registry
+import tileops.ops
+from tileops.backend import BackendError, register_kernel_type, registry, unclaimed
 from tileops.kernels.kernel_base import Kernel
+from tileops.ops.op_base import Op
 
 
 class OneKernel(Kernel):
@@ -84,6 +86,29 @@ def test_what_is_registered_is_the_same_tuple_until_it_changes() -> None:
         register_kernel_type("SomeFwdOp", "two", OneKernel)
         assert registry.registrations("SomeFwdOp") is not first
     assert registry.registrations("SomeFwdOp") is first
+
+
+class TestUnclaimed:
+    def test_a_registration_for_a_name_that_no_op_has_is_listed(self) -> None:
+        assert unclaimed() == ()
+        register_kernel_type("NobodysFwdOp", "mine", OneKernel)
+        register_kernel_type("LayerNormFwdOpp", "mine", OneKernel)
+        assert [(each.op_name, each.key) for each in unclaimed()] == [
+            ("LayerNormFwdOpp", "mine"),
+            ("NobodysFwdOp", "mine"),
+        ]
+        assert all(each.place.startswith(f"{__file__}:") for each in unclaimed())
+
+    def test_it_is_claimed_as_soon_as_an_op_of_that_name_is_defined(self) -> None:
+        register_kernel_type("LateFwdOp", "mine", OneKernel)
+        assert len(unclaimed()) == 1
+        type("LateFwdOp", (Op,), {})
+        assert unclaimed() == ()
+
+    def test_the_ops_of_the_package_are_known_once_they_are_imported(self) -> None:
+        for name in tileops.ops.__all__:
+            register_kernel_type(name, "mine", OneKernel)
+        assert unclaimed() == ()
 
 
 def test_threads_lose_no_registration() -> None:

@@ -38,10 +38,15 @@ def shared_bytes(compiled: Any) -> int:
 
 
 @pytest.mark.parametrize("arch", LayerNormKernel.supported_archs)
-@pytest.mark.parametrize("n", [769, 65537], ids=["registers", "tiles"])
+@pytest.mark.parametrize("n", [769, 65537, 100_000], ids=["registers", "tiles", "lanes"])
 def test_layer_norm_compiles_for_every_arch_it_lists(arch: int, n: int) -> None:
-    _, kernel = built(LayerNormKernel, LayerNormCall(n=n, dtype=torch.bfloat16), arch)
-    assert "__global__" in kernel.compiled.get_kernel_source()
+    call = LayerNormCall(n=n, dtype=torch.bfloat16)
+    _, kernel = built(LayerNormKernel, call, arch)
+    source = kernel.compiled.get_kernel_source()
+    assert f"__launch_bounds__({LayerNormKernel.block_threads(call)}," in source
+    assert shared_bytes(kernel.compiled) == LayerNormKernel.block_smem_bytes(call), (
+        "what is stated is what is asked for"
+    )
 
 
 @pytest.mark.parametrize(("kernel", "arch"), [(kernel, arch) for kernel in DECODE for arch in kernel.supported_archs])
@@ -51,7 +56,10 @@ def test_decode_compiles_for_every_arch_it_lists(kernel: Any, arch: int) -> None
     source = kernel.attend.get_kernel_source()
     assert ("wgmma" in source) == (arch >= 90), "Hopper's matrix unit is used there and only there"
     assert shared_bytes(kernel.attend) == build.tile.smem_bytes(128), "what the rule counts is what is asked for"
-    assert "__global__" in kernel.merge.get_kernel_source()
+    assert shared_bytes(kernel.attend) == type(kernel).block_smem_bytes(on_arch(call, arch))
+    assert shared_bytes(kernel.merge) <= shared_bytes(kernel.attend)
+    threads = re.findall(r"__launch_bounds__\((\d+),", source + kernel.merge.get_kernel_source())
+    assert max(map(int, threads)) == type(kernel).block_threads(call)
 
 
 @pytest.mark.parametrize("arch", GQADecodeKernel.supported_archs)

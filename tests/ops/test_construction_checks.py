@@ -172,6 +172,13 @@ def test_a_member_of_the_wrong_kind_is_refused_and_names_the_class_it_was_writte
     assert error.value.owner is base
 
 
+@pytest.mark.parametrize(("member", "value"), [("preferred_over", "two"), ("devices", "cuda")])
+def test_a_plain_string_where_a_set_belongs_says_what_to_write(toys: Any, member: str, value: str) -> None:
+    kernels = {"one": toys.kernel("One", **{member: value}), "two": toys.kernel("Two", general=True)}
+    with pytest.raises(TypeError, match=rf'write {member} = frozenset\(\{{"{value}"\}}\)'):
+        toys.op(kernels)()
+
+
 @pytest.mark.parametrize(
     ("member", "value", "fragment"),
     [

@@ -95,6 +95,61 @@ def test_calls_that_differ_in_one_field_do_not_share_a_kernel() -> None:
             assert close(op(q, k, v), attended(q, k, v, cap))
 
 
+def test_a_call_that_differs_in_one_field_and_the_first_again_are_each_right() -> None:
+    """Sizes, dtype and parameters, through the caches of one object for each set of parameters."""
+    sizes = {"batch": 2, "heads": 8, "heads_kv": 2, "dim": 64, "keys": 300, "dtype": torch.float16}
+    changes = {"batch": 1, "heads": 10, "heads_kv": 4, "dim": 128, "keys": 301, "dtype": torch.bfloat16}
+    op = GQADenseFwdOp()
+    first = decode_inputs(**sizes)
+    for field, value in changes.items():
+        other = decode_inputs(**{**sizes, field: value})
+        for q, k, v in (first, other, first):
+            assert close(op(q, k, v), attended(q, k, v)), field
+    norm, coarse = LayerNormFwdOp(), LayerNormFwdOp(eps=0.5)
+    for x in (drawn(4, n, dtype=dtype, seed=n) for n in (64, 65) for dtype in (torch.float32, torch.float16)):
+        for each in (norm, coarse, norm):
+            weight = torch.ones(x.shape[-1:], dtype=x.dtype, device=CUDA)
+            expected = torch.nn.functional.layer_norm(x.double(), x.shape[-1:], eps=each.eps)
+            assert close(each(x, weight), expected)
+
+
+class TestCompiled:
+    @pytest.fixture(autouse=True)
+    def fresh_dynamo(self) -> Any:
+        torch._dynamo.reset()
+        yield
+        torch._dynamo.reset()
+
+    @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+    def test_a_decode_loop_is_one_graph_and_a_build_a_region(self, mode: str) -> None:
+        op = GQADenseFwdOp(is_causal=True)
+        step = torch.compile(lambda q, k, v: op(q * 0.5, k, v) + 1, fullgraph=True, dynamic=True, mode=mode)
+        q, k, v = decode_inputs(1, 32, 4, 128, 2048, torch.float16)
+        with torch.no_grad():
+            for keys in (700, 701, 1023, 1024, 1025, 2048, 700):
+                expected = attended(q * 0.5, k[:, :keys], v[:, :keys]) + 1
+                assert close(step(q, k[:, :keys].clone(), v[:, :keys].clone()), expected), keys
+        assert op.cache_info().builds <= 2
+
+    def test_a_refused_call_raises_out_of_a_graph_that_goes_on(self) -> None:
+        op = GQADenseFwdOp(is_causal=True)
+        step = torch.compile(lambda q, k, v: op(q * 0.5, k, v) + 1, fullgraph=True, dynamic=True)
+        q, k, v = decode_inputs(1, 32, 4, 128, 700, torch.float16)
+        with torch.no_grad():
+            for _ in range(2):
+                assert close(step(q, k, v), attended(q * 0.5, k, v) + 1)
+                with pytest.raises(ValueError, match="seqlen_kv 0"):
+                    step(q, k[:, :0], v[:, :0])
+
+    def test_empty_tensors_and_many_rows_through_one_function(self) -> None:
+        op = LayerNormFwdOp(512)
+        function = torch.compile(lambda x: op(x.relu()) * 2, fullgraph=True, dynamic=True)
+        for rows in (5, 0, 64, 0, 1, 4096):
+            x = drawn(rows, 512, dtype=torch.bfloat16, seed=rows)
+            torch.testing.assert_close(function(x), op(x.relu()) * 2)
+        assert op.cache_info().builds == 1
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("n", [1, 7, 256, 769, 4096, 65537])
 def test_layer_norm_is_right_for_inputs_of_any_layout(n: int, dtype: torch.dtype) -> None:

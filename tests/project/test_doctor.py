@@ -87,7 +87,7 @@ class Fake(Machine):
             "tileops.ops": SimpleNamespace(NormOp=NormOp, Again=NormOp, Helper=Interface, EmptyOp=EmptyOp),
             "tileops.ops.selection": SimpleNamespace(selection_of=lambda op: op),
             "tileops.reference": SimpleNamespace(REFERENCES=(("NormOp", "reference", Reference),)),
-            "tileops.backend": SimpleNamespace(load_failures=dict),
+            "tileops.backend": SimpleNamespace(load_failures=dict, unclaimed=tuple),
             **changes.pop("modules", {}),
         }
         self.provided: Mapping[str, list[str]] = changes.pop("provided", {"tileops": ["tileops-proved"]})
@@ -256,9 +256,27 @@ def test_an_op_that_fails_its_checks_is_broken_and_stops_nothing_else() -> None:
 
 def test_a_plug_in_that_was_left_out_is_broken_with_its_reason() -> None:
     failures = {"fast": ValueError("both serve")}
-    diagnosis = examine(Fake(modules={"tileops.backend": SimpleNamespace(load_failures=lambda: failures)}))
-    (found,) = diagnosis.broken
+    backend = SimpleNamespace(load_failures=lambda: failures, unclaimed=tuple)
+    (found,) = examine(Fake(modules={"tileops.backend": backend})).broken
     assert (found.name, found.found) == ("plug-in fast", "ValueError: both serve")
+
+
+@pytest.mark.parametrize(
+    ("op_name", "status", "advice"),
+    [
+        ("NormOpp", Status.BROKEN, "no op takes it: write NormOp there"),
+        ("Zzz", Status.MISSING, "those of tileops.ops are NormOp"),
+    ],
+)
+def test_a_kernel_for_an_op_that_nobody_has_is_listed_with_the_name_that_was_meant(
+    op_name: str, status: Status, advice: str
+) -> None:
+    stray = SimpleNamespace(op_name=op_name, key="fast", place="theirs.py:3")
+    backend = SimpleNamespace(load_failures=dict, unclaimed=lambda: (stray,))
+    found = probe(examine(Fake(modules={"tileops.backend": backend})), "kernel fast")
+    assert found.status is status
+    assert found.found == f"registered at theirs.py:3 for {op_name}, and no op of that name is imported"
+    assert advice in found.advice
 
 
 def test_ops_that_do_not_import_leave_the_other_probes_standing() -> None:

@@ -51,7 +51,7 @@ def test_a_start_takes_at_most_the_budget(arguments: tuple[str, ...], fresh_pyth
 def test_help_lists_every_subcommand_with_its_line() -> None:
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
-    assert set(COMMANDS) == {"audit", "demo", "doctor", "explain"}
+    assert set(COMMANDS) == {"audit", "cases", "demo", "diff", "doctor", "explain", "plot", "regions", "snapshot"}
     for name, row in COMMANDS.items():
         assert f"{name} " in result.output
         assert row.summary in result.output

@@ -34,7 +34,8 @@ def test_right_contents_have_no_problem(check: ModuleType) -> None:
         ("tests/test_it.py", "unexpected top-level name 'tests'"),
         ("tileops/tests/__init__.py", "a test in the wheel"),
         ("tileops/test_it.py", "a test in the wheel"),
-        ("tileops/notes.md", "neither a module nor py.typed"),
+        ("tileops/other.json", "neither a module nor py.typed nor a proof"),
+        ("tileops/notes.md", "neither a module nor py.typed nor a proof"),
     ],
 )
 def test_what_does_not_belong_is_named(extra: str, problem: str, check: ModuleType) -> None:
@@ -43,10 +44,10 @@ def test_what_does_not_belong_is_named(extra: str, problem: str, check: ModuleTy
     assert extra in found
 
 
-@pytest.mark.parametrize("missing", ["tileops/__init__.py", *TYPED])
+@pytest.mark.parametrize("missing", ["tileops/__init__.py", "tileops/proofs/CopyOp.json", *TYPED])
 def test_what_is_missing_is_named(missing: str, check: ModuleType) -> None:
-    names = [name for name in GOOD if name != missing]
-    (found,) = check.wheel_problems(names, {"tileops/__init__.py"})
+    names = [name for name in [*GOOD, "tileops/proofs/CopyOp.json"] if name != missing]
+    (found,) = check.wheel_problems(names, {"tileops/__init__.py", "tileops/proofs/CopyOp.json"})
     assert f"missing from the wheel: {missing}" in found
 
 

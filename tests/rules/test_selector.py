@@ -97,6 +97,12 @@ def test_the_preferred_of_those_that_serve_is_selected(call: Call, key: str | No
         assert selector.mask(call) == selector.plain_mask(call)
 
 
+def test_a_candidate_that_lists_no_arch_is_never_chosen_on_cuda() -> None:
+    chosen = Selector(Call, [Candidate("nowhere", lambda call: None, supported_archs=[]), Candidate("short", short)])
+    assert chosen.mask(Call()) == 2
+    assert chosen.select(Call()) == "short"
+
+
 def test_the_order_of_candidates_decides_nothing() -> None:
     draw = random.Random(0)
     calls = [
@@ -104,9 +110,8 @@ def test_the_order_of_candidates_decides_nothing() -> None:
         for dtype in ("f16", "f32")
         for _ in range(20)
     ]
-    chosen = {
-        tuple(Selector(Call, order).select(call) for call in calls) for order in itertools.permutations(CANDIDATES)
-    }
+    selectors = [Selector(Call, order) for order in itertools.permutations(CANDIDATES)]
+    chosen = {tuple(selector.select(call) for call in calls) for selector in selectors}
     assert len(chosen) == 1
 
 

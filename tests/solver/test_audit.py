@@ -90,13 +90,18 @@ def module(op_module: Callable[..., Path]) -> Callable[..., Any]:
     return make
 
 
+def overlaps(target: Any) -> Report:
+    """An audit that asks the first question alone; what is tested here is what stands around the questions."""
+    return audit(target, select=["overlap"])
+
+
 def only(report: Report) -> Any:
     (each,) = report.interfaces
     return each
 
 
 def test_a_clean_op_is_proved(module: Callable[..., Any]) -> None:
-    each = only(audit(module(CLEAN).CleanOp))
+    each = only(overlaps(module(CLEAN).CleanOp))
     assert (each.op, each.interface) == ("CleanOp", "face")
     assert each.implementations == ("large", "rest", "small")
     assert each.pairs == {"ordered": 0, "disjoint": 1, "overlapping": 0, "undecided": 0}
@@ -105,13 +110,13 @@ def test_a_clean_op_is_proved(module: Callable[..., Any]) -> None:
 
 
 def test_assumed_domains_are_listed_and_declared_ones_are_not(module: Callable[..., Any]) -> None:
-    each = only(audit(module(CLEAN).CleanOp))
+    each = only(overlaps(module(CLEAN).CleanOp))
     assert [line.split(":")[0] for line in each.assumed_domains] == ["n", "dtype"]
 
 
 def test_findings_are_flat_and_carry_the_call(module: Callable[..., Any]) -> None:
     ops = module(CLASHING)
-    report = audit(ops)
+    report = overlaps(ops)
     assert [f.keys for f in report.findings] == [("half", "large"), ("half", "small")]
     assert [f.witness for f in report.findings] == [ops.Call(n=64), ops.Call(n=1)]
     assert report.totals.overlapping == report.totals["overlapping"] == report.totals.pairs.overlapping == 2
@@ -120,7 +125,7 @@ def test_findings_are_flat_and_carry_the_call(module: Callable[..., Any]) -> Non
 
 
 def test_a_rule_that_is_not_lifted_is_listed_and_counted(module: Callable[..., Any]) -> None:
-    report = audit(module(UNPROVED))
+    report = overlaps(module(UNPROVED))
     each = only(report)
     (rule,) = each.not_lifted
     assert rule.key == "strange"
@@ -142,7 +147,7 @@ def test_an_invalid_that_is_not_lifted_counts_as_not_proved() -> None:
     def refusal(call: Any) -> None:
         return None
 
-    report = audit(Selector(Opaque, [Candidate("a", refusal)], op="Op", interface="i"))
+    report = overlaps(Selector(Opaque, [Candidate("a", refusal)], op="Op", interface="i"))
     assert [rule.key for rule in only(report).not_lifted] == ["Opaque.invalid"]
     assert report.totals.not_proved == 1
 
@@ -160,7 +165,7 @@ def test_a_selector_by_hand_is_audited() -> None:
         return None if call.n > 7 else "low"
 
     chosen = Selector(Number, [Candidate("low", low), Candidate("high", high)])
-    assert only(audit(chosen)).findings[0].witness == Number(8)
+    assert only(overlaps(chosen)).findings[0].witness == Number(8)
 
 
 def test_a_module_is_walked_with_its_sub_modules(op_module: Callable[..., Path]) -> None:
@@ -183,14 +188,14 @@ def test_an_op_object_is_audited_with_the_kernels_that_it_has(module: Callable[.
     ops = module(CLEAN)
     op = ops.CleanOp()
     op.kernel_types = {**op.kernel_types, "half": ops.Half}
-    report = audit(op)
+    report = overlaps(op)
     assert only(report).op == "CleanOp"
     assert [f.keys for f in report.findings] == [("half", "large"), ("half", "small")]
 
 
 def test_a_class_without_source_is_placed_where_its_refusal_stands(module: Callable[..., Any]) -> None:
     ops = module(SPEC + TABLES % '"a": Small, "made": variant(Half)')
-    (found,) = audit(ops).findings
+    (found,) = overlaps(ops).findings
     assert found.keys == ("a", "made")
     assert found.places[1] == "audited_ops.py:26"
 
@@ -248,7 +253,7 @@ def test_a_table_that_no_op_could_have_is_a_finding(
     ops = module(
         SPEC + TABLES % table + "class ZOp:\n    kernel_types = {'s': Small}\n    interfaces = {'face': Face}\n"
     )
-    report = audit(ops)
+    report = overlaps(ops)
     assert [each.op for each in report.interfaces] == ["OneOp", "ZOp"]
     (found,) = report.findings
     assert (found.kind, found.keys, found.witness) == (kind, keys, None)
@@ -262,7 +267,7 @@ def test_two_circles_are_two_findings(module: Callable[..., Any]) -> None:
         return f'"{key}": variant(Small, preferred_over=frozenset({{"{other}"}}))'
 
     table = ", ".join(prefers(*pair) for pair in ["ab", "ba", "cd", "dc"])
-    assert [f.keys for f in audit(module(SPEC + TABLES % table)).findings] == [("a", "b"), ("c", "d")]
+    assert [f.keys for f in overlaps(module(SPEC + TABLES % table)).findings] == [("a", "b"), ("c", "d")]
 
 
 def test_every_rule_is_replayed_on_two_thousand_calls(
@@ -309,7 +314,7 @@ def test_progress_counts_up_to_its_total(module: Callable[..., Any]) -> None:
 
 
 def test_the_json_has_exactly_its_fields(module: Callable[..., Any]) -> None:
-    data = as_data(audit(module(CLASHING + UNPROVED.removeprefix(SPEC))))
+    data = as_data(overlaps(module(CLASHING + UNPROVED.removeprefix(SPEC))))
     assert json.loads(json.dumps(data)) == data
     assert set(data) == {"interfaces", "totals"}
     for each in data["interfaces"]:
@@ -324,6 +329,7 @@ def test_the_json_has_exactly_its_fields(module: Callable[..., Any]) -> None:
             "undecided",
             "answered",
             "facts",
+            "allowed",
         ]
         assert list(each["pairs"]) == ["ordered", "disjoint", "overlapping", "undecided"]
         fields = ["id", "severity", "kind", "keys", "witness", "message", "places", "subject", "edit", "facts"]

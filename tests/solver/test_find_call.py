@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Union
 
 import pytest
 from tileops_rules import fields, lift
@@ -123,3 +124,16 @@ def test_predicates_on_other_classes_do_not_mix() -> None:
 
     with pytest.raises(TypeError):
         find_call(F.heads > 3, within=fields(Other).n > 3)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    x: Union[int, float] = 0
+    y: int = 0
+
+
+def test_the_alternatives_of_a_union_are_unknowns_of_their_own() -> None:
+    c = fields(Mixed)
+    asked = ((c.x >= 500) & (c.y == 1)) | ((c.x < 0.5) & (c.y == 2))
+    assert find_call(asked & (c.y == 1)).call == Mixed(500, 1)
+    assert find_call(asked & (c.y == 2)).call == Mixed(0.0, 2)

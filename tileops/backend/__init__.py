@@ -43,6 +43,7 @@ a key of its own::
 **Protocol.**
 
 * The op is named by its class's ``__name__``; registering for an op says nothing about its subclasses.
+  :func:`unclaimed` and ``tileops doctor`` list registrations for a name that no imported op has.
 * Where the class serves calls that an implementation of the tree serves on the same device, one of the two is
   declared the winner: ``preferred_over = frozenset({"<the other's key>"})`` in the one that is to win. A
   ``general`` implementation loses to every other and needs no such line. An overlap without a winner fails
@@ -77,6 +78,6 @@ one implementation, for tests. ``tileops.backend.registry.sandbox()`` undoes a t
 
 from tileops.backend.errors import BackendError, OpNotAvailableError
 from tileops.backend.plugins import load_failures
-from tileops.backend.registry import register_kernel_type
+from tileops.backend.registry import register_kernel_type, unclaimed
 
-__all__ = ["BackendError", "OpNotAvailableError", "load_failures", "register_kernel_type"]
+__all__ = ["BackendError", "OpNotAvailableError", "load_failures", "register_kernel_type", "unclaimed"]

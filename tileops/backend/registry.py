@@ -17,12 +17,14 @@ from tileops.backend.errors import BackendError
 
 __all__ = [
     "Registration",
+    "known_op",
     "register_kernel_type",
     "registering_as",
     "registrations",
     "restore",
     "sandbox",
     "snapshot",
+    "unclaimed",
     "withdraw",
 ]
 
@@ -50,6 +52,7 @@ Snapshot = Mapping[str, tuple[Registration, ...]]
 
 _lock = threading.RLock()
 _table: dict[str, tuple[Registration, ...]] = {}
+_known: set[str] = set()
 _source: contextvars.ContextVar[object | None] = contextvars.ContextVar("tileops_backend_source", default=None)
 
 
@@ -57,7 +60,8 @@ def register_kernel_type(op_name: str, key: str, kernel: type) -> None:
     """Add *kernel* to the op class called *op_name*, under *key*.
 
     Ops constructed from now on have it; those constructed before keep what they have. What the class says
-    of itself is checked where an op is constructed.
+    of itself is checked where an op is constructed. The op need not be imported yet; :func:`unclaimed` tells
+    whether one of that name has been.
 
     Args:
         op_name: ``__name__`` of the op class (``"LayerNormFwdOp"``).
@@ -95,6 +99,19 @@ def register_kernel_type(op_name: str, key: str, kernel: type) -> None:
 def registrations(op_name: str) -> tuple[Registration, ...]:
     """What is registered for an op class; the same tuple as long as that does not change."""
     return _table.get(op_name, ())
+
+
+def known_op(name: str) -> None:
+    """Note that an op class of that name is there; op classes do so when they are defined."""
+    _known.add(name)
+
+
+def unclaimed() -> tuple[Registration, ...]:
+    """The registrations for ops of which no class is imported: ``tileops doctor`` lists them.
+
+    Such a kernel is never chosen. Either the op's module has not been imported yet, or its name is misspelt.
+    """
+    return tuple(each for name, present in sorted(_table.items()) if name not in _known for each in present)
 
 
 def withdraw(source: object) -> None:

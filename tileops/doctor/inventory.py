@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,7 +22,8 @@ def inventory(machine: Machine, cards: Sequence[Card]) -> tuple[list[Implementat
     references = machine.load("tileops.reference").REFERENCES
     found: list[Implementation] = []
     failures: list[Probe] = []
-    for op in _op_classes(machine.load("tileops.ops")):
+    ops = tuple(_op_classes(machine.load("tileops.ops")))
+    for op in ops:
         try:
             kernel_types = dict(selection_of(op).kernel_types)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the op is the finding
@@ -32,9 +34,24 @@ def inventory(machine: Machine, cards: Sequence[Card]) -> tuple[list[Implementat
             for key, kernel in sorted({**waiting, **kernel_types}.items()):
                 if issubclass(kernel, required):
                     found.append(_implementation(op.__name__, interface, key, kernel, cards, key in waiting))
-    for name, failure in machine.load("tileops.backend").load_failures().items():
+    backend = machine.load("tileops.backend")
+    for name, failure in backend.load_failures().items():
         failures.append(_broken(f"plug-in {name}", failure, "correct or uninstall it; its kernels are left out"))
+    failures += [_unclaimed(each, [op.__name__ for op in ops]) for each in backend.unclaimed()]
     return found, failures
+
+
+def _unclaimed(registration: Any, ops: Sequence[str]) -> Probe:
+    """What there is to say of a kernel that is registered for an op of which no class is imported."""
+    alike = difflib.get_close_matches(registration.op_name, ops, n=1)
+    return Probe(
+        f"kernel {registration.key}",
+        Status.BROKEN if alike else Status.MISSING,
+        f"registered at {registration.place} for {registration.op_name}, and no op of that name is imported",
+        f"no op takes it: write {alike[0]} there"
+        if alike
+        else f"nothing to do if another module defines that op; those of tileops.ops are {', '.join(ops)}",
+    )
 
 
 def _op_classes(ops: Any) -> Iterator[Any]:

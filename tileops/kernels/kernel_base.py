@@ -79,6 +79,20 @@ class Kernel(ABC):
         """
         return call, lambda: cls(call)  # type: ignore[call-arg]
 
+    @classmethod
+    def block_smem_bytes(cls, call: Any) -> int | None:
+        """Shared memory, in bytes, that a block of the kernel for *call* takes; ``None`` where nothing is stated.
+
+        Like :meth:`refusal` a function of the call alone, and what the kernel is built with: an audit proves that
+        every call that is served fits the shared memory of its arch.
+        """
+        return None
+
+    @classmethod
+    def block_threads(cls, call: Any) -> int | None:
+        """Threads of a block of the kernel for *call*; ``None`` where nothing is stated. Proved like the above."""
+        return None
+
     @abstractmethod
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; the arguments and results are those of the interface's ``forward``."""

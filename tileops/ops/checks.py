@@ -175,6 +175,8 @@ def _check_members(op: str, key: str, kernel: type) -> None:
     for member, (right, what) in _MEMBERS.items():
         value = getattr(kernel, member)
         if not right(value):
+            if member in ("devices", "preferred_over") and isinstance(value, str):
+                what = f'{member} = frozenset({{"{value}"}}), since a plain string is read as its letters'
             owner = written_in(kernel, member)
             where = "" if owner is kernel else f" (written in {owner.__module__}.{owner.__qualname__})"
             raise KernelContractError(

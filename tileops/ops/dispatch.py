@@ -26,6 +26,7 @@ from tileops.backend.errors import OpNotAvailableError
 from tileops.kernels.call_spec import CallSpec
 from tileops.kernels.device_facts import DeviceFactsError, device_facts, running_on
 from tileops.kernels.kernel_base import Kernel
+from tileops.ops import general
 from tileops.ops.errors import (
     BadEntry,
     DeviceNotStated,
@@ -49,16 +50,18 @@ RENEWAL: Final = 128
 
 @dataclasses.dataclass(frozen=True)
 class CacheInfo:
-    """The state of an op's caches. Hits are not counted: counting would cost more than the look-up.
+    """The state of an op's caches.
 
     Attributes:
-        misses: Calls that were not remembered.
+        hits: Calls that were remembered.
+        misses: Calls that were not.
         builds: Kernels built.
         evictions: Kernels dropped because the entries were full.
         calls: Calls remembered now.
         entries: Kernels held now.
     """
 
+    hits: int
     misses: int
     builds: int
     evictions: int
@@ -89,15 +92,20 @@ class Dispatcher:
 
     Attributes:
         calls: ``(interface, call)`` to kernel; read without a lock by the op.
+        hits: How many calls were found there; counted by the op, without a lock.
         selection: What decides.
+        tuned: Whether kernels are asked to tune before they first run.
+        when_general: What happens where a call falls to the general implementation.
     """
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, selection: Selection, when_general: general.Mode = "allow") -> None:
         self.selection = selection
+        self.hits = 0
+        self.tuned = False
+        self.when_general: Final[general.Mode] = when_general
         self.calls: dict[tuple[str, CallSpec], Kernel] = {}
         self._entries: dict[Hashable, _Entry] = {}
         self._lock = threading.Lock()
-        self._tuned = False
         self._misses = self._builds = self._evictions = 0
 
     def miss(self, interface: str, call: CallSpec) -> Kernel:
@@ -107,6 +115,7 @@ class Dispatcher:
             TypeError: *call* is not one that can run; see the error table of the design.
             ValueError: no implementation serves it, or several do.
             OpNotAvailableError: no implementation runs on its type of device.
+            FellToGeneral: it falls to the general implementation, and that is not to be.
         """
         choice = self.selection.choice(interface)
         asked = call
@@ -116,7 +125,10 @@ class Dispatcher:
             known = self.calls.get((interface, asked))
             if known is not None:
                 return known
-        entry, kernel = self._entry(choice, choice.decide(resolved), device, resolved)
+        index = choice.decide(resolved)
+        if index == choice.general and self.when_general != "allow":
+            general.fallen(choice.op, interface, choice.selector, resolved, self.when_general)
+        entry, kernel = self._entry(choice, index, device, resolved)
         with self._lock:
             self._misses += 1
             if not entry.dropped:
@@ -143,17 +155,24 @@ class Dispatcher:
     def request_tune(self) -> None:
         """Tune each kernel once: those that are built now, and those built later before they first run."""
         with self._lock:
-            self._tuned = True
+            self.tuned = True
             present = list(self._entries.values())
         for entry in present:
             with entry.lock:
                 if entry.kernel is not None and not entry.dropped:
                     self._tune(entry, entry.kernel)
 
+    def anew(self, when_general: general.Mode) -> Dispatcher:
+        """Empty caches for the same op, tuned where these are."""
+        other = Dispatcher(self.selection, when_general)
+        other.tuned = self.tuned
+        return other
+
     def info(self) -> CacheInfo:
         """The numbers of the caches."""
         with self._lock:
-            return CacheInfo(self._misses, self._builds, self._evictions, len(self.calls), len(self._entries))
+            held = len(self.calls), len(self._entries)
+            return CacheInfo(self.hits, self._misses, self._builds, self._evictions, *held)
 
     def unhashable(self, interface: str, call: Any) -> Exception | None:
         """The error for a call that has no hash; None where it has one."""
@@ -231,7 +250,7 @@ class Dispatcher:
         if kernel.launch_device not in (None, device):
             raise BadEntry(key, kernel, f"the builder for {device} (which builds anew for each device)")
         object.__setattr__(kernel, "launch_device", device)
-        if self._tuned:
+        if self.tuned:
             self._tune(entry, kernel)
         with self._lock:
             entry.kernel = kernel

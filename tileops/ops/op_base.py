@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
+import torch
 from tileops_rules import Explanation
 
+from tileops.backend.registry import known_op
 from tileops.kernels.call_spec import CallSpec
 from tileops.kernels.kernel_base import Kernel, KernelInterface
+from tileops.ops import compiling, general
 from tileops.ops.dispatch import CacheInfo, Dispatcher, explain, key_for
 from tileops.ops.errors import NotProvedError, StatedFacts, UnorderedOverlapError
+from tileops.ops.nearest import nearest
 from tileops.ops.resolving import resolve, stated_facts
-from tileops.ops.selection import Selection, selection_of
+from tileops.ops.selection import Selection, registered_view, selection_of
+
+if TYPE_CHECKING:
+    from tileops_solver import Answer
 
 __all__ = ["CacheInfo", "NotProvedError", "Op", "UnorderedOverlapError"]
 
 C = TypeVar("C", bound=CallSpec)
+
+_OWN: Final = frozenset({"_calls", "_dispatcher", "_identity", "kernel_types"})
+"""What this class keeps on an object; every other attribute is a parameter of the op."""
+
+_is_compiling: Final = torch.compiler.is_compiling
 
 
 class Op:
@@ -30,7 +42,10 @@ class Op:
     two of them claim one call without a declared winner. What was proved is kept with the op class; it is
     proved anew where a kernel, a preference or a rule has changed. ``TILEOPS_PROOF``, read at construction,
     says what happens where a proof is not possible: ``warn`` (the default) warns once and leaves it to the
-    check at call time, ``strict`` raises, ``off`` proves nothing.
+    check at call time, ``strict`` raises, ``off`` proves nothing. ``TILEOPS_GENERAL``, read there too, is what
+    :attr:`when_general` begins with.
+
+    An op may be called in a function that ``torch.compile`` compiles, where it defines :meth:`empty_result`.
 
     Attributes:
         kernel_types: Key (snake_case) to implementation. On an object it holds what backends registered too.
@@ -49,6 +64,11 @@ class Op:
 
     _dispatcher: Dispatcher
     _calls: dict[tuple[str, CallSpec], Kernel]
+    _identity: str
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        known_op(cls.__name__)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Check and prove here, so that no subclass's ``__init__`` can leave it out."""
@@ -56,23 +76,66 @@ class Op:
             raise TypeError(f"{cls.__name__} takes no arguments")
         self = super().__new__(cls)
         selection = selection_of(cls)
-        self._dispatcher = Dispatcher(selection)
-        self._calls = self._dispatcher.calls
+        self._dispatch_with(Dispatcher(selection, general.mode()))
         if len(selection.kernel_types) > len(cls.kernel_types):
             self.__dict__["kernel_types"] = selection.kernel_types
+        self._identify()
+        compiling.enrol(self)
         return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        self._identify()
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        self._identify()
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy takes over: everything but the built kernels and what backends had registered."""
-        own = ("_dispatcher", "_calls", "kernel_types")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
+        return {"when_general": self.when_general, **self._parameters()}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def _dispatch_with(self, dispatcher: Dispatcher) -> None:
+        self.__dict__.update(_dispatcher=dispatcher, _calls=dispatcher.calls)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _OWN}
+
+    def _identify(self) -> None:
+        """Write down what compiled graphs call this op; see :mod:`tileops.ops.compiling`."""
+        dispatcher = self._dispatcher
+        modes = [] if dispatcher.when_general == "allow" else [f"when_general {dispatcher.when_general}"]
+        if dispatcher.tuned:
+            modes.append("tuned")
+        number = dispatcher.selection.number
+        self.__dict__["_identity"] = compiling.identity_of(type(self), number, self._parameters(), modes)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the op; a subclass says how."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward: build its call spec and run kernel_for")
 
+    def empty_result(self, *args: Any, **kwargs: Any) -> Any:
+        """What :meth:`forward` would return for these arguments, with nothing computed; a subclass says how.
+
+        A subclass that defines it runs under ``torch.compile`` as one node of the graph. It takes what
+        ``forward`` takes and returns a tensor, or a tuple of two or more, whose shapes, strides, dtypes and
+        devices are those of ``forward``'s results. ``forward`` returns new tensors then, and writes none that it
+        is given. An op without it is traced through, which works where it only calls other ops.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what its results look like: empty_result does")
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run :meth:`forward`."""
+        """Run :meth:`forward`; under ``torch.compile``, put it in the graph.
+
+        Raises:
+            TypeError: an argument is neither a tensor nor None, under ``torch.compile``.
+        """
+        if _is_compiling() and type(self).empty_result is not Op.empty_result:
+            return compiling.run(self, self._identity, args, kwargs)
         return self.forward(*args, **kwargs)
 
     def kernel_for(self, interface: str, call: CallSpec, *, key: str | None = None) -> Kernel:
@@ -88,6 +151,7 @@ class Op:
                 it; or an ``entry_for`` is not what the contract asks for.
             ValueError: no implementation serves *call* or several do, *call* is invalid or outside its
                 declared domain, or the implementation that was asked for refuses it.
+            FellToGeneral: *call* falls to the general implementation, and :attr:`when_general` is ``error``.
             OpNotAvailableError: no implementation runs on the device's type.
             RefusalError: a refusal raised.
         """
@@ -101,6 +165,7 @@ class Op:
         if kernel is None:
             return self._dispatcher.miss(interface, call)
         if call.arch is None and call.sm_count is None and call.smem_budget is None:
+            self._dispatcher.hits += 1
             return kernel
         raise StatedFacts(stated_facts(call), call)
 
@@ -128,15 +193,67 @@ class Op:
         """
         return explain(self._dispatcher.selection.choice(interface), call)
 
+    def nearest(self, interface: str, call: CallSpec) -> Answer:
+        """The call nearest to *call* that is served: the fewest and smallest changes; takes what :meth:`key_for` takes.
+
+        The solver looks for it, which may take seconds.
+
+        Returns:
+            An answer with one of three verdicts: found, with the ``call``; none, proved; or undecided. The last two
+            have a ``reason``.
+
+        Raises:
+            TypeError: *call* is of another type, or states neither an arch nor a device that is here.
+            ImportError: the solver is not installed.
+        """
+        choice = self._dispatcher.selection.choice(interface)
+        choice.check(call)
+        return nearest(choice.selector, call)
+
+    @classmethod
+    def with_registered(cls) -> type[Any]:
+        """This class as an audit reads it, with the kernels that backends have registered by now.
+
+        Loads plug-ins. Nothing is proved or taken out: an audit of the result tells what is wrong with it.
+
+        Returns:
+            A class of the same name with ``kernel_types``, ``interfaces`` and ``resolve``; it cannot run.
+
+        Raises:
+            KeysReused: a backend took a key of the tree.
+        """
+        return registered_view(cls)
+
     @staticmethod
     def resolve(call: C) -> C:
         """*call* with every device fact stated, as rules see it; see :meth:`key_for` for what it takes."""
         return resolve(call)
 
+    @property
+    def when_general(self) -> general.Mode:
+        """What happens where a call falls to the general implementation although specialised ones can run.
+
+        ``allow`` (nothing), ``warn`` (a :class:`~tileops.ops.general.FellToGeneralWarning`, once for each set of
+        reasons) or ``error`` (a :class:`~tileops.ops.general.FellToGeneral`). Setting it empties the op's caches.
+        """
+        return self._dispatcher.when_general
+
+    @when_general.setter
+    def when_general(self, value: general.Mode) -> None:
+        # Not changed in place: compiled graphs of ops with the mode before may share the caches.
+        mode = general.named(f"{type(self).__name__}.when_general", value)
+        self._dispatch_with(self._dispatcher.anew(mode))
+
     def request_tune(self) -> None:
         """Put the op in tuned mode: each kernel, built already or later, gets its ``request_tune()`` once."""
-        self._dispatcher.request_tune()
+        try:
+            self._dispatcher.request_tune()
+        finally:
+            self._identify()
 
     def cache_info(self) -> CacheInfo:
-        """How many calls and kernels are held, and how many were missed, built and dropped."""
+        """How many calls and kernels are held, and how many were hit, missed, built and dropped.
+
+        Calls from compiled graphs are counted by the op that was traced first of those that are alike.
+        """
         return self._dispatcher.info()

@@ -1,8 +1,9 @@
 """The proof at construction: no valid call is served by two implementations of which none is preferred.
 
-The solver is imported by name, and only for an interface with a pair that needs a proof, since z3 takes
-longer to import than most ops to construct. The import is late for the time it takes, not to hide a cycle:
-the solver knows nothing of this package.
+Where the proof is on file beside the op's package, it is looked up, and nothing is proved. Otherwise the solver
+is imported by name, and only for an interface with a pair that needs a proof, since z3 takes longer to import
+than most ops to construct. The import is late for the time it takes, not to hide a cycle: the solver knows
+nothing of this package.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import combinations
 from typing import Any, Final, Literal
 
 from tileops_rules import Selector
+from tileops_solver.proofs.store import beside
 
 from tileops.ops.errors import NotProvedError, UnorderedOverlapError
 
@@ -23,6 +25,7 @@ Mode = Literal["warn", "strict", "off"]
 
 VARIABLE: Final = "TILEOPS_PROOF"
 """The environment variable that is read at every construction."""
+_NOT_OPENED: Final = object()
 MODES: Final[tuple[Mode, ...]] = ("warn", "strict", "off")
 
 
@@ -41,8 +44,14 @@ def mode() -> Mode:
     return value
 
 
-def prove(op: str, selectors: Sequence[Selector], how: Mode) -> tuple[str, ...]:
-    """Prove every unordered pair of every interface disjoint.
+def prove(op: str, selectors: Sequence[Selector], how: Mode, *, module: str = "") -> tuple[str, ...]:
+    """Prove every unordered pair of every interface disjoint, or find it on file that they are.
+
+    Args:
+        op: Name of the op.
+        selectors: Its interfaces.
+        how: What is to happen where something is not proved.
+        module: The module of the op; its proofs stand beside the package.
 
     Returns:
         What is not proved, a line each.
@@ -55,11 +64,16 @@ def prove(op: str, selectors: Sequence[Selector], how: Mode) -> tuple[str, ...]:
         return ()
     findings: list[Any] = []
     open_points: list[str] = []
+    on_file: Any = _NOT_OPENED
     for selector in selectors:
         open_points += _not_lifted(selector)
         if any(_unordered(selector)):
+            if on_file is _NOT_OPENED:
+                on_file = beside(module, op)
+            if on_file is not None and on_file.proves_order(selector):
+                continue
             try:
-                proof = importlib.import_module("tileops_solver").prove_pairs(selector)
+                proof = importlib.import_module("tileops_solver").prove_pairs(selector, proofs=on_file)
             except ImportError as error:
                 open_points.append(f"{selector.interface}: the solver does not import here: {error}")
                 continue

@@ -7,13 +7,14 @@ a comparison. What fails leaves nothing behind.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 import types
 import warnings
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any, Final
 
-from tileops_rules import Selector
+from tileops_rules import NoImplementation, Selector
 
 from tileops.backend import plugins
 from tileops.backend.places import outside_stacklevel
@@ -23,13 +24,16 @@ from tileops.kernels.kernel_base import Kernel
 from tileops.ops import proof
 from tileops.ops.checks import check_classes, merged
 from tileops.ops.errors import UnknownInterface, UnknownKey, WrongCallSpec
+from tileops.ops.nearest import NotServed
+from tileops.ops.resolving import resolve
 
-__all__ = ["Choice", "Selection", "selection_of"]
+__all__ = ["Choice", "Selection", "registered_view", "selection_of"]
 
 _MOST_KEPT: Final = 8
 _MEMBERS: Final = ("general", "preferred_over", "devices", "supported_archs", "refusal")
 
 _lock = threading.RLock()
+_numbers = itertools.count(1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,6 +49,7 @@ class Choice:
         classes: The class of each key.
         devices: For each key, the device types it runs on.
         device_types: The device types that any of them runs on.
+        general: Where the general implementation stands; -1 where there is none, or no other.
     """
 
     op: str
@@ -55,6 +60,7 @@ class Choice:
     classes: tuple[type[Kernel], ...]
     devices: Mapping[str, frozenset[str]]
     device_types: frozenset[str]
+    general: int
 
     def check(self, call: object) -> None:
         """Check that *call* is of the interface's call spec type, not of another or a subclass.
@@ -80,18 +86,19 @@ class Choice:
         """Which implementation runs a call that states its device's facts.
 
         Raises:
-            ValueError: none serves it, several do, or the call is invalid or outside its domain.
+            NotServed: none serves it.
+            ValueError: several do, or the call is invalid or outside its domain.
             RefusalError: a refusal raised.
         """
-        return self.selector.pick(resolved)
+        try:
+            return self.selector.pick(resolved)
+        except NoImplementation as error:
+            raise NotServed(error, self.op, self.interface, self.selector) from None
 
     def said(self, index: int, resolved: CallSpec) -> tuple[str | None, tuple[str, ...]]:
         """What one implementation says of a call: nothing where it serves, else how it does not and why."""
-        key = self.keys[index]
-        entry = next(each for each in self.selector.explain(resolved).entries if each.key == key)
-        if entry.status in ("chosen", "loses", "ties"):
-            return None, ()
-        return entry.status, tuple(entry.reasons)
+        entry = self.selector.said(self.keys[index], resolved)
+        return (None, ()) if entry.status == "serves" else (entry.status, entry.reasons)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,11 +109,13 @@ class Selection:
         op: Name of the op class.
         kernel_types: Its implementations, those that backends registered included.
         choices: The interfaces by name.
+        number: Tells it from every other selection of this process.
     """
 
     op: str
     kernel_types: Mapping[str, type[Kernel]]
     choices: Mapping[str, Choice]
+    number: int = dataclasses.field(default_factory=_numbers.__next__)
 
     def choice(self, interface: str) -> Choice:
         """One interface.
@@ -151,12 +160,21 @@ def _made(op: type[Any], mode: proof.Mode) -> Selection:
     added = registrations(op.__name__)
     try:
         selection, open_points = _compose(op, added, mode)
-    except (TypeError, ValueError):
-        _without_culprits(op, mode)
-        if registrations(op.__name__) == added:
-            raise
-        return _made(op, mode)
+    except (TypeError, ValueError) as error:
+        failure = error
+    else:
+        return _kept(op, stamp, selection, open_points)
+    # Outside the handler, so that what is raised from here on does not show the same error twice.
+    _without_culprits(op, mode)
+    if registrations(op.__name__) == added:
+        raise failure
+    return _made(op, mode)
+
+
+def _kept(op: type[Any], stamp: Hashable | None, selection: Selection, open_points: tuple[str, ...]) -> Selection:
+    """*selection*, kept on the class; warns about what is not proved."""
     if stamp is not None:
+        selections: dict[Hashable, Selection] = op.__dict__.get("_selections", {})
         recent = list(selections.items())[-_MOST_KEPT + 1 :]
         op._selections = {**dict(recent), stamp: selection}
     if open_points:
@@ -188,13 +206,28 @@ def _without_culprits(op: type[Any], mode: proof.Mode) -> None:
 def _compose(op: type[Any], added: Collection[Registration], mode: proof.Mode) -> tuple[Selection, tuple[str, ...]]:
     """Check and prove an op class with *added*; also what could not be proved, a line each."""
     name = op.__name__
-    interfaces = dict(op.interfaces)
-    kernel_types = merged(name, op.kernel_types, added)
-    check_classes(name, kernel_types, interfaces)
-    view = type(name, (), {"kernel_types": kernel_types, "interfaces": interfaces, "__module__": op.__module__})
-    choices = {interface: _choice(view, interface) for interface in interfaces}
-    open_points = proof.prove(name, [choice.selector for choice in choices.values()], mode)
+    view = _view(op, added)
+    kernel_types = view.kernel_types
+    check_classes(name, kernel_types, view.interfaces)
+    choices = {interface: _choice(view, interface) for interface in view.interfaces}
+    open_points = proof.prove(name, [choice.selector for choice in choices.values()], mode, module=op.__module__)
     return Selection(name, types.MappingProxyType(kernel_types), types.MappingProxyType(choices)), open_points
+
+
+def registered_view(op: type[Any]) -> type[Any]:
+    """A class with the members of *op* that an audit reads, and with the kernels registered for it now.
+
+    Raises:
+        KeysReused: a backend took a key of the tree.
+    """
+    plugins.ensure_loaded()
+    return _view(op, registrations(op.__name__), resolve=staticmethod(resolve))
+
+
+def _view(op: type[Any], added: Collection[Registration], **members: Any) -> type[Any]:
+    kernel_types = merged(op.__name__, op.kernel_types, added)
+    body = {"kernel_types": kernel_types, "interfaces": dict(op.interfaces), "__module__": op.__module__}
+    return type(op.__name__, (), {**body, "__doc__": op.__doc__, "__qualname__": op.__qualname__, **members})
 
 
 def _choice(view: Any, interface: str) -> Choice:
@@ -202,6 +235,7 @@ def _choice(view: Any, interface: str) -> Choice:
     keys = tuple(selector.keys)
     classes = tuple(view.kernel_types[key] for key in keys)
     devices = {key: frozenset(kernel.devices) for key, kernel in zip(keys, classes, strict=True)}
+    general = [i for i, kernel in enumerate(classes) if kernel.general] if len(keys) > 1 else []
     return Choice(
         op=view.__name__,
         interface=interface,
@@ -211,6 +245,7 @@ def _choice(view: Any, interface: str) -> Choice:
         classes=classes,
         devices=types.MappingProxyType(devices),
         device_types=frozenset().union(*devices.values()),
+        general=general[0] if general else -1,
     )
 
 

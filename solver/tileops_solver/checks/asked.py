@@ -44,6 +44,7 @@ class Check:
         kinds: The kinds of finding it can make, with the weight of each.
         run: Asks it.
         steps: How often it calls :attr:`Subject.step`, for a selector.
+        whole: It speaks of all archs together, so that it is not asked where only some are looked at.
     """
 
     id: str
@@ -51,3 +52,4 @@ class Check:
     kinds: Mapping[str, Severity]
     run: Callable[[Subject], Result]
     steps: Callable[[Selector], int] = _one
+    whole: bool = False

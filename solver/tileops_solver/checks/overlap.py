@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, Final
 
 from tileops_rules import Selector
@@ -14,6 +13,7 @@ from tileops_solver.checks.asked import Check, Result
 from tileops_solver.engine import Outcome
 from tileops_solver.findings import Finding, Pairs, Severity, Undecided
 from tileops_solver.places import place_of
+from tileops_solver.proofs.store import ProofFile
 from tileops_solver.subject import Subject
 from tileops_solver.witness import Witness
 
@@ -35,17 +35,20 @@ class PairProof:
     undecided: tuple[Undecided, ...]
 
 
-def prove_pairs(selector: Selector, progress: Callable[[], None] | None = None) -> PairProof:
+def prove_pairs(
+    selector: Selector, progress: Callable[[], None] | None = None, *, proofs: ProofFile | None = None
+) -> PairProof:
     """Prove every pair of non-general implementations disjoint, or find the smallest call that both serve.
 
     Args:
         selector: The implementations.
-        progress: Called after each pair.
+        progress: Called after each implementation.
+        proofs: Where answers are looked up.
 
     Raises:
         InconsistencyError: solver, rules and original functions do not agree.
     """
-    result = _run(Subject(selector, step=progress or _nothing))
+    result = _run(Subject(selector, step=progress or _nothing, proofs=proofs))
     return PairProof(result.pairs or Pairs(), result.findings, result.undecided)
 
 
@@ -56,21 +59,28 @@ def _nothing() -> None:
 def _run(subject: Subject) -> Result:
     selector = subject.selector
     keys = _contested(selector)
+    pairs = len(keys) * (len(keys) - 1) // 2
+    ordered = sum(len(selector.wins_over[key].intersection(keys)) for key in keys)
+    if subject.order_on_file():
+        for _ in keys:
+            subject.step()
+        return Result(pairs=Pairs(ordered, pairs - ordered))
     findings: list[Finding] = []
     undecided: list[Undecided] = []
-    ordered = disjoint = 0
-    for first, second in combinations(keys, 2):
-        if second in selector.wins_over[first] or first in selector.wins_over[second]:
-            ordered += 1
-        else:
+    asked = 0
+    for first in keys:
+        for second in _partners(subject, first):
+            asked += 1
             witness = _ask(subject, first, second)
             if witness.outcome is Outcome.POSSIBLE:
                 findings.append(_finding(subject, first, second, witness.call))
             elif witness.outcome is Outcome.UNKNOWN:
                 undecided.append(subject.undecided("overlap", (first, second), witness.reason))
-            else:
-                disjoint += 1
         subject.step()
+    subject.settled_cheaply(pairs - ordered - asked)
+    disjoint = pairs - ordered - len(findings) - len(undecided)
+    if disjoint and not findings and not undecided:
+        subject.keep_order()
     return Result(tuple(findings), tuple(undecided), pairs=Pairs(ordered, disjoint, len(findings), len(undecided)))
 
 
@@ -78,9 +88,17 @@ def _contested(selector: Selector) -> list[str]:
     return [c.key for c in selector.candidates if not c.general]
 
 
-def _pairs(selector: Selector) -> int:
-    count = len(_contested(selector))
-    return count * (count - 1) // 2
+def _partners(subject: Subject, first: str) -> Iterator[str]:
+    """Those after *first* that may serve a call with it, with no order between the two."""
+    wins_over = subject.selector.wins_over
+    for second in subject.may_meet(first):
+        ordered = second in wins_over[first] or first in wins_over[second]
+        if second > first and not ordered and not subject.selector.candidate(second).general:
+            yield second
+
+
+def _steps(selector: Selector) -> int:
+    return len(_contested(selector))
 
 
 def _ask(subject: Subject, first: str, second: str) -> Witness:
@@ -154,5 +172,5 @@ CHECK: Final = Check(
     asks="Is there a valid call that two implementations can run and both serve, with neither preferred?",
     kinds={"overlap": Severity.ERROR},
     run=_run,
-    steps=_pairs,
+    steps=_steps,
 )

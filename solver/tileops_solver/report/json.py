@@ -46,6 +46,7 @@ def _interface(each: InterfaceReport) -> dict[str, Any]:
         ],
         "answered": dict(each.answered),
         "facts": list(each.facts),
+        "allowed": [{"id": one.finding.id, "reason": one.reason} for one in each.allowed],
     }
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import torch
 from tileops_rules import OneOf
 
+from tileops.kernels.attention.gqa.limits import ARCHS, SMALLEST_TILE, head_refusal, keys_refusal
 from tileops.kernels.call_spec import CallSpec
 from tileops.kernels.kernel_base import KernelInterface
 
@@ -104,6 +105,29 @@ class GQADenseFwdInterface(KernelInterface):
     """Grouped-query attention of queries at the end of their sequences over contiguous keys and values."""
 
     request = AttentionCall
+
+    @classmethod
+    def unserved(cls, call: AttentionCall) -> str | None:
+        """What takes other tensors than these; on CUDA devices all but decode, and what decode is not built for."""
+        if call.fuse_rope:
+            return "rotary embedding is not applied inside a kernel: rotate queries and keys beforehand"
+        if call.is_fp8:
+            return "float8 tensors need scales, which this interface does not take"
+        if call.arch is None:
+            return None
+        if call.arch not in ARCHS:
+            return f"nothing is built for sm_{call.arch}, only for sm_{', sm_'.join(map(str, ARCHS))}"
+        if call.max_seqlen_q != 1:
+            return f"max_seqlen_q {call.max_seqlen_q}: kernels are built for one query a sequence (decode)"
+        if call.window_size_left != UNBOUNDED:
+            return f"window_size_left {call.window_size_left}: no kernel leaves out the keys before a window"
+        reason = head_refusal(call.dim, call.dtype) or keys_refusal(call.seqlen_kv)
+        if reason is not None:
+            return reason
+        needed = SMALLEST_TILE.smem_bytes(call.dim)
+        if call.smem_budget is not None and needed > call.smem_budget:
+            return f"dim {call.dim} needs {needed} bytes of shared memory a block, the device has {call.smem_budget}"
+        return None
 
     @abstractmethod
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -7,22 +7,29 @@ import dataclasses
 import torch
 
 from tileops.kernels.kernel_base import Entry, Kernel
-from tileops.kernels.norm.call_spec import LayerNormCall, LayerNormFwdInterface
+from tileops.kernels.norm.call_spec import (
+    ARCHS,
+    MAX_ROW,
+    MIN_ROW,
+    LayerNormCall,
+    LayerNormFwdInterface,
+    row_refusal,
+)
 from tileops.kernels.tilelang_build import aligned, compile_program, stated_arch
 
-__all__ = ["MAX_ROW", "MIN_ROW", "LaunchShape", "LayerNormKernel", "launch_shape"]
+__all__ = ["MAX_ROW", "MIN_ROW", "LaunchShape", "LayerNormKernel", "launch_shape", "threads_of"]
 
 PROGRAMS = "tileops.kernels.norm.layer_norm_program"
-
-MIN_ROW = 1
-"""Fewest elements of a row: the mean of none is undefined."""
-MAX_ROW = 2**30
-"""Most elements of a row: columns are counted in 32-bit integers."""
 
 REGISTER_ROW = 16384
 """Longest row that a block of 256 threads holds in registers: 64 float32 values a thread."""
 LONG_ROW_TILE = 4096
 """Columns of a tile of a longer row: three float32 values are kept for each, 48 registers a thread."""
+NARROW_ROW = 4096
+"""Longest row that 128 threads hold in 32 registers each."""
+
+REDUCTION_BYTES = 4
+"""Shared memory that a reduction over more than a warp takes for each thread: one float32 (TileLang's workspace)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +53,14 @@ def launch_shape(n: int) -> LaunchShape:
     Short rows share a block of 128 threads, about 1,024 elements in all; from there on a block has one row.
     """
     if n > REGISTER_ROW:
-        return LaunchShape(rows=1, tile=LONG_ROW_TILE, threads=256)
+        return LaunchShape(rows=1, tile=LONG_ROW_TILE, threads=threads_of(n))
     tile = max(8, 1 << (n - 1).bit_length())
-    return LaunchShape(rows=max(1, 1024 // tile), tile=tile, threads=128 if tile <= 4096 else 256)
+    return LaunchShape(rows=max(1, 1024 // tile), tile=tile, threads=threads_of(n))
+
+
+def threads_of(n: int) -> int:
+    """Threads of a block for rows of *n* elements."""
+    return 128 if n <= NARROW_ROW else 256
 
 
 class LayerNormKernel(Kernel, LayerNormFwdInterface):
@@ -68,7 +80,7 @@ class LayerNormKernel(Kernel, LayerNormFwdInterface):
         KernelBuildError: TileLang or nvcc is missing.
     """
 
-    supported_archs: list[int] = [80, 86, 89, 90]
+    supported_archs: list[int] = [*ARCHS]
 
     def __init__(self, n: int, eps: float, dtype: torch.dtype, *, arch: int) -> None:
         reason = self.row_refusal(n)
@@ -92,15 +104,23 @@ class LayerNormKernel(Kernel, LayerNormFwdInterface):
     @classmethod
     def row_refusal(cls, n: int) -> str | None:
         """Why rows of *n* elements are refused, or ``None``; rule and constructor both ask here."""
-        if not MIN_ROW <= n <= MAX_ROW:
-            return f"n {n} is not from {MIN_ROW} to {MAX_ROW}"
-        return None
+        return row_refusal(n)
 
     @classmethod
     def refusal(cls, call: LayerNormCall) -> str | None:
         """Refuse rows of no elements, or of more than are counted."""
         reason = cls.row_refusal(call.n)
         return reason if reason is not None else super().refusal(call)
+
+    @classmethod
+    def block_smem_bytes(cls, call: LayerNormCall) -> int:
+        """Rows stay in registers; where they span more than a warp, their sums meet in shared memory."""
+        return threads_of(call.n) * REDUCTION_BYTES
+
+    @classmethod
+    def block_threads(cls, call: LayerNormCall) -> int:
+        """As :func:`launch_shape` has them."""
+        return threads_of(call.n)
 
     @classmethod
     def entry_for(cls, call: LayerNormCall) -> Entry:

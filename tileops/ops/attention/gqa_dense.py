@@ -82,12 +82,16 @@ class GQADenseFwdOp(Op):
         """
         self._check(q, k, v)
         if q.numel() == 0:
-            return torch.empty(q.shape, dtype=q.dtype, device=q.device)
+            return self.empty_result(q, k, v)
         batch, seq_q, heads, dim = q.shape
         call = self._call(batch, heads, k.shape[2], dim, seq_q, k.shape[1], q.dtype, q.device)
         kernel = self.kernel_for("gqa_dense", call)
         result: torch.Tensor = kernel(q.contiguous(), k.contiguous(), v.contiguous())
         return result
+
+    def empty_result(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """A contiguous tensor with the shape, dtype and device of *q*, not filled."""
+        return torch.empty(q.shape, dtype=q.dtype, device=q.device)
 
     def _call(
         self,

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import torch
 
 from tileops.kernels.kernel_base import Kernel, KernelInterface
 from tileops.kernels.norm.call_spec import LayerNormCall, LayerNormFwdInterface
 from tileops.kernels.norm.layer_norm import LayerNormKernel
+from tileops.ops.filled import filled
 from tileops.ops.inputs import InputError, require_alike, require_tensor
 from tileops.ops.op_base import Op
 
 __all__ = ["LayerNormFwdOp"]
-
-_MOST_FILLED: Final = 32
 
 
 class LayerNormFwdOp(Op):
@@ -49,7 +47,6 @@ class LayerNormFwdOp(Op):
         self.eps = float(eps)
         if not 0.0 <= self.eps < math.inf:
             raise ValueError(f"LayerNormFwdOp: eps is {eps}: pass a finite number from 0 up")
-        self._filled = _Filled()
 
     def forward(
         self, x: torch.Tensor, weight: torch.Tensor | None = None, bias: torch.Tensor | None = None
@@ -80,13 +77,19 @@ class LayerNormFwdOp(Op):
                     message = f"has shape {tuple(tensor.shape)}, not the normalized shape {shape}"
                     raise InputError(self, name, message, found=tuple(tensor.shape), expected=shape)
         if x.numel() == 0:
-            return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+            return self.empty_result(x)
         n = math.prod(shape)
         kernel = self.kernel_for("layer_norm", LayerNormCall(n, self.eps, x.dtype, device=x.device))
-        scale = self._filled.tensor(1.0, n, x) if weight is None else weight.contiguous()
-        shift = self._filled.tensor(0.0, n, x) if bias is None else bias.contiguous()
+        scale = filled(1.0, n, x) if weight is None else weight.contiguous()
+        shift = filled(0.0, n, x) if bias is None else bias.contiguous()
         result: torch.Tensor = kernel(x.contiguous(), scale, shift)
         return result
+
+    def empty_result(
+        self, x: torch.Tensor, weight: torch.Tensor | None = None, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """A contiguous tensor with the shape, dtype and device of *x*, not filled."""
+        return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
     def _shape(self, x: torch.Tensor, weight: object) -> tuple[int, ...]:
         """The sizes of the axes to normalize, which *x* ends in."""
@@ -106,31 +109,3 @@ class LayerNormFwdOp(Op):
             message = f"has shape {tuple(x.shape)}, which does not end in the normalized shape {shape}"
             raise InputError(self, "x", message, found=tuple(x.shape), expected=shape)
         return shape
-
-
-class _Filled:
-    """Ones and zeros for a weight or bias that is left out, made once for each length, dtype and device."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tensors: dict[tuple[float, int, torch.dtype, torch.device], torch.Tensor] = {}
-
-    def __reduce__(self) -> tuple[type[_Filled], tuple[()]]:
-        return _Filled, ()
-
-    def tensor(self, value: float, n: int, like: torch.Tensor) -> torch.Tensor:
-        """*n* elements of *value* in the dtype and on the device of *like*; not to be written to."""
-        key = (value, n, like.dtype, like.device)
-        found = self._tensors.get(key)
-        if found is not None:
-            return found
-        with torch.inference_mode(False):
-            made = torch.full((n,), value, dtype=like.dtype, device=like.device)
-        if like.is_cuda:
-            if torch.cuda.is_current_stream_capturing():
-                return made  # its memory belongs to the graph
-            torch.cuda.current_stream(like.device).synchronize()  # another stream may be the next to read it
-        with self._lock:
-            while len(self._tensors) >= _MOST_FILLED:
-                del self._tensors[next(iter(self._tensors))]
-            return self._tensors.setdefault(key, made)

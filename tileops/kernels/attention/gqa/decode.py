@@ -14,6 +14,16 @@ import torch
 from tileops_rules.archs import KNOWN_ARCHS
 
 from tileops.kernels.attention.call_spec import AttentionCall, GQADenseFwdInterface, softmax_scale
+from tileops.kernels.attention.gqa.limits import (
+    ARCHS,
+    DIMS,
+    DTYPES,
+    MIN_KEYS,
+    SMALLEST_TILE,
+    DecodeTile,
+    head_refusal,
+    keys_refusal,
+)
 from tileops.kernels.kernel_base import Entry, Kernel
 from tileops.kernels.tilelang_build import aligned, compile_program, stated_arch
 
@@ -30,43 +40,11 @@ __all__ = [
 
 PROGRAMS = "tileops.kernels.attention.gqa.decode_program"
 
-DIM_STEP = 16
-"""Depth of one step of the matrix unit: head sizes are multiples of it."""
-MIN_DIM = 16
-MAX_DIM = 256
-"""Largest head: its float32 results fill half of a thread's registers."""
-DIMS = range(MIN_DIM, MAX_DIM + 1, DIM_STEP)
-"""The head sizes that kernels are built for."""
-DTYPES = (torch.float16, torch.bfloat16)
-"""What the matrix unit multiplies with float32 sums."""
-MIN_KEYS = 1
-"""The softmax over no key is undefined."""
-
-ITEM_BYTES = 2
 THREADS = 128
 """One warpgroup; each of its warps has 16 rows of a product."""
 MERGE_WAYS = 8
 MERGE_THREADS = 128
 HOPPER = 90
-
-
-@dataclasses.dataclass(frozen=True)
-class DecodeTile:
-    """What a block holds in shared memory.
-
-    Attributes:
-        heads: Query heads of a block, padded to the 64 rows of a warpgroup's product.
-        keys: Keys of a tile.
-        stages: Tiles of keys, and of values, in the ring.
-    """
-
-    heads: int
-    keys: int
-    stages: int
-
-    def smem_bytes(self, dim: int) -> int:
-        """Shared memory of a block for heads of *dim* elements: queries, and rings of keys and values."""
-        return (self.heads + 2 * self.stages * self.keys) * dim * ITEM_BYTES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,10 +89,10 @@ class GQADecodeKernel(Kernel, GQADenseFwdInterface):
         KernelBuildError: TileLang or nvcc is missing.
     """
 
-    supported_archs: list[int] = [80, 89, 90]
+    supported_archs: list[int] = [*ARCHS]
     general: bool = True
 
-    tiles: ClassVar[tuple[DecodeTile, ...]] = (DecodeTile(64, 64, 2), DecodeTile(64, 32, 2))
+    tiles: ClassVar[tuple[DecodeTile, ...]] = (DecodeTile(64, 64, 2), SMALLEST_TILE)
     """Tiles from the preferred one down; the first whose need fits the device's shared memory is built."""
     blocks_per_sm: ClassVar[int] = 2
     """Blocks that the runs of a call should make for each multiprocessor: what its memory holds at a time."""
@@ -154,11 +132,7 @@ class GQADecodeKernel(Kernel, GQADenseFwdInterface):
     @classmethod
     def build_refusal(cls, dim: int, dtype: torch.dtype) -> str | None:
         """Why no kernel is built for these, or ``None``; rule and constructor both ask here."""
-        if dtype not in DTYPES:
-            return f"dtype {dtype} is not torch.float16 or torch.bfloat16"
-        if not MIN_DIM <= dim <= MAX_DIM or dim % DIM_STEP != 0:
-            return f"dim {dim} is not a multiple of {DIM_STEP} from {MIN_DIM} to {MAX_DIM}"
-        return None
+        return head_refusal(dim, dtype)
 
     @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:
@@ -173,11 +147,12 @@ class GQADecodeKernel(Kernel, GQADenseFwdInterface):
         reason = cls.build_refusal(call.dim, call.dtype)
         if reason is not None:
             return reason
-        if call.seqlen_kv < MIN_KEYS:
-            return f"seqlen_kv {call.seqlen_kv} is less than {MIN_KEYS}"
-        if call.smem_budget is not None and cls.tiles[-1].smem_bytes(call.dim) > call.smem_budget:
+        reason = keys_refusal(call.seqlen_kv)
+        if reason is not None:
+            return reason
+        if call.smem_budget is not None and cls.block_smem_bytes(call) > call.smem_budget:
             return (
-                f"dim {call.dim} needs {cls.tiles[-1].smem_bytes(call.dim)} bytes of shared memory a block, "
+                f"dim {call.dim} needs {cls.block_smem_bytes(call)} bytes of shared memory a block, "
                 f"and smem_budget is {call.smem_budget}"
             )
         return super().refusal(call)
@@ -189,6 +164,22 @@ class GQADecodeKernel(Kernel, GQADenseFwdInterface):
             if tile.smem_bytes(dim) <= smem_budget:
                 return tile
         return cls.tiles[-1]
+
+    @classmethod
+    def tile_of(cls, call: AttentionCall) -> DecodeTile:
+        """The tile that *call* is built with: it fits the budget that the call states, or else that of its arch."""
+        stated = call.smem_budget
+        return cls.tile_for(call.dim, stated if stated is not None else KNOWN_ARCHS[stated_arch(call)].smem_budget)
+
+    @classmethod
+    def block_smem_bytes(cls, call: AttentionCall) -> int:
+        """What the tile of *call* takes; the merge takes less."""
+        return cls.tile_of(call).smem_bytes(call.dim)
+
+    @classmethod
+    def block_threads(cls, call: AttentionCall) -> int:
+        """The same for every call."""
+        return max(THREADS, MERGE_THREADS)
 
     @classmethod
     def entry_for(cls, call: AttentionCall) -> Entry:
@@ -204,7 +195,7 @@ class GQADecodeKernel(Kernel, GQADenseFwdInterface):
             softcap=call.softcap,
             arch=arch,
             sm_count=call.sm_count if call.sm_count is not None else usual.sm_count,
-            tile=cls.tile_for(call.dim, call.smem_budget if call.smem_budget is not None else usual.smem_budget),
+            tile=cls.tile_of(call),
         )
         return build, lambda: cls(build)
 
@@ -258,7 +249,7 @@ class GQADecodeBs1Kernel(GQADecodeKernel):
     supported_archs: list[int] = [90]
     general: bool = False
 
-    tiles: ClassVar[tuple[DecodeTile, ...]] = (DecodeTile(64, 32, 3), DecodeTile(64, 32, 2))
+    tiles: ClassVar[tuple[DecodeTile, ...]] = (DecodeTile(64, 32, 3), SMALLEST_TILE)
     blocks_per_sm: ClassVar[int] = 3
 
     @classmethod
@@ -280,7 +271,7 @@ class GQADecodeLongContextKernel(GQADecodeKernel):
     general: bool = False
     preferred_over = frozenset({"gqa_dense_decode_bs1"})
 
-    tiles: ClassVar[tuple[DecodeTile, ...]] = (DecodeTile(64, 32, 3), DecodeTile(64, 32, 2))
+    tiles: ClassVar[tuple[DecodeTile, ...]] = (DecodeTile(64, 32, 3), SMALLEST_TILE)
     long_context: ClassVar[int] = 1024
     """Keys from which a sequence is long."""
 

@@ -1,0 +1,82 @@
+"""Every boundary call that an implementation accepts is built, run and compared with float64, on this card.
+
+A predicate that accepts what its kernel cannot run shows here: calls just inside each face of each region, as the
+device of this machine is. None is left out: one that needs more memory than the card has is made smaller in fields
+that are no face, and how many were is asserted.
+"""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from typing import Any
+
+import pytest
+import torch
+from tileops_rules import Selector, fields
+from tileops_solver.testing import Case, boundary_calls
+
+from tests.ops.boundary_runs import fitting, on_device, run, serving_keys
+from tileops.kernels.device_facts import DeviceFacts, device_facts
+from tileops.ops import GQADenseFwdOp, LayerNormFwdOp
+from tileops.ops.op_base import Op
+
+pytestmark = pytest.mark.gpu
+CUDA = torch.device("cuda", 0)
+SPARE = 2**30
+"""Bytes that the allocator, CUDA and the kernels themselves may take."""
+
+OPS: dict[str, Any] = {"gqa_dense": GQADenseFwdOp, "layer_norm": LayerNormFwdOp}
+KEYS = [(name, key) for name, op in OPS.items() for key in op.kernel_types]
+
+
+@functools.cache
+def op_of(interface: str) -> Op:
+    made: Op = OPS[interface]()
+    return made
+
+
+def accepted(interface: str) -> tuple[Case, ...]:
+    """The boundary calls of this device that some implementation accepts."""
+    return accepted_on(interface, device_facts(CUDA))
+
+
+@functools.cache
+def accepted_on(interface: str, facts: DeviceFacts) -> tuple[Case, ...]:
+    selector = Selector.of(OPS[interface], interface)
+    c = fields(selector.spec, domain=selector.domain)
+    here = (c.smem_budget == facts.smem_budget) & (c.sm_count == facts.sm_count)
+    found = boundary_calls(OPS[interface], interface, archs=[facts.arch], within=here)
+    return tuple(case for case in found if case.expected is not None)
+
+
+@pytest.mark.parametrize("interface", OPS)
+def test_the_chosen_key_on_this_card_is_the_expected_one(interface: str) -> None:
+    found = {str(case): op_of(interface).key_for(interface, on_device(case.call, CUDA)) for case in accepted(interface)}
+    assert found == {str(case): case.expected for case in accepted(interface)}
+    assert found, "this card is served"
+
+
+@pytest.mark.parametrize(("interface", "key"), KEYS)
+def test_every_accepted_boundary_call_runs_and_is_right(interface: str, key: str) -> None:
+    op = op_of(interface)
+    archs = OPS[interface].kernel_types[key].supported_archs
+    if archs is not None and device_facts(CUDA).arch not in archs:
+        pytest.skip(f"{key} does not run on sm_{device_facts(CUDA).arch}")
+    mine = [case for case in accepted(interface) if key in serving_keys(op, interface, on_device(case.call, CUDA))]
+    assert mine
+    ran, reduced, failed = 0, [], []
+    for case in mine:
+        torch.cuda.empty_cache()
+        whole = on_device(case.call, CUDA)
+        budget = torch.cuda.mem_get_info(CUDA)[0] - SPARE
+        try:
+            call = fitting(whole, case, budget, lambda call: key in serving_keys(op, interface, call))
+            reduced += [str(case)] if call != whole else []
+            run(op, interface, key, call)
+        except Exception:  # noqa: BLE001 - which calls fail is what is reported, all of them
+            failed.append(f"{case}: {case.call!r}\n{traceback.format_exc(limit=-2)}")
+        ran += 1
+    assert not failed, f"{len(failed)} of {len(mine)} accepted calls fail:\n" + "\n".join(failed)
+    assert ran == len(mine)
+    assert reduced == [], "the smallest calls of these ops fit on any card that they run on"

@@ -1,0 +1,114 @@
+"""The commands that there are, what each of them takes, and what their results say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import pytest
+from tileops_rules import Candidate, Selector
+from tileops_solver.answer import Answer, Verdict
+from tileops_solver.cli import main
+from tileops_solver.diffing.changes import Change
+from tileops_solver.explaining import Explained
+from tileops_solver.proofs.store import ANSWERS, ProofFile
+
+# Of each command its arguments, its flags, and what its other options are where they are not stated.
+TAKEN: dict[str, tuple[list[str], list[str], dict[str, Any]]] = {
+    "explain": (["op", "interface", "values"], ["plugins"], {"style": "text", "ops_module": "tileops.ops"}),
+    "regions": (["op", "interface"], [], {"style": "text", "archs": (), "ops_module": "tileops.ops"}),
+    "cases": (
+        ["op", "interface"],
+        [],
+        {"style": "text", "archs": (), "most": 2000, "ops_module": "tileops.ops"},
+    ),
+}
+
+
+def test_every_command_is_there() -> None:
+    assert set(main.commands) == {"audit", "cases", "diff", "explain", "plot", "regions", "snapshot"}
+    for command in main.commands.values():
+        assert command.help
+        assert "\n\n\n" not in command.help
+
+
+def options_of(name: str) -> dict[str, click.Option]:
+    return {each.name or "": each for each in main.commands[name].params if isinstance(each, click.Option)}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_command_takes_what_is_written_of_it(name: str) -> None:
+    arguments, flags, others = TAKEN[name]
+    params = main.commands[name].params
+    assert [each.name for each in params if isinstance(each, click.Argument)] == arguments
+    found = options_of(name)
+    assert sorted(option for option, each in found.items() if each.is_flag) == flags
+    stated = main.commands[name].make_context(name, ["Op", "face"]).params
+    assert {option: value for option, value in stated.items() if option not in (*arguments, *flags)} == others
+
+
+def test_a_plot_needs_two_axes_and_takes_a_range_for_each() -> None:
+    found = options_of("plot")
+    assert all(found[axis].required for axis in "xy")
+    assert [found[each].nargs for each in ("x_range", "y_range")] == [2, 2]
+    assert not any(found[each].required for each in ("x_range", "y_range", "output"))
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_a_limit_of_cases_is_at_least_one(most: int) -> None:
+    kind = options_of("cases")["most"].type
+    assert kind.convert(1, None, None) == 1
+    with pytest.raises(click.BadParameter):
+        kind.convert(most, None, None)
+
+
+@dataclass(frozen=True)
+class Call:
+    n: int = 1
+
+
+def explained(nearest: Answer | None) -> Explained:
+    selector = Selector(Call, [Candidate("one", lambda call: None if call.n > 5 else "small")])
+    return Explained("Op", "face", Call(), selector.explain(Call()), nearest)
+
+
+def test_an_explanation_ends_in_the_nearest_call_that_is_served() -> None:
+    head = "Op.face: Call(n=1)\nwinner: none\n  one: refuses: small"
+    assert str(explained(None)) == head
+    assert str(explained(Answer(Verdict.FOUND, Call(6)))) == f"{head}\nnearest served call: Call(n=6)"
+    none = explained(Answer(Verdict.NONE, reason="proved"))
+    assert str(none) == f"{head}\nnearest served call: {Verdict.NONE.value} (proved)"
+    assert none.as_json()["nearest"] is None
+    assert explained(Answer(Verdict.FOUND, Call(6))).as_json()["nearest"] == {"n": 6}
+    assert explained(None).as_json()["nearest"] is None
+    assert {name: explained(None).as_json()[name] for name in ("op", "interface", "call", "winner")} == {
+        "op": "Op",
+        "interface": "face",
+        "call": {"n": 1},
+        "winner": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (Change("newly dead", "a", None), "newly dead: a"),
+        (Change("added", None, "b"), "added: b"),
+        (Change("invalid", None, None), "invalid"),
+        (Change("widened", "a", "b", "n <= 3", Call()), "widened: b\n    where n <= 3\n    as in Call(n=1)"),
+    ],
+)
+def test_a_change_names_who_it_is_about(change: Change, text: str) -> None:
+    assert str(change) == text
+
+
+def test_of_one_answer_the_first_label_in_order_is_kept() -> None:
+    file = ProofFile("nowhere.json", "Op", read=False, records=True)
+    for label in ("m", "z", "a", "k"):
+        file.keep(label, ANSWERS[0], None, "key")
+    file.keep("b", ANSWERS[0], None, None)
+    assert [(line[0], line[3]) for line in file.fresh.values()] == [("a", "key")]
+    silent = ProofFile("nowhere.json", "Op", read=False)
+    silent.keep("a", ANSWERS[0], None, "key")
+    assert silent.fresh == {}

@@ -1,0 +1,192 @@
+"""Orders, constraints and searches over a domain that can be tried whole."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from tileops_rules import Range
+from tileops_rules import expr as ex
+from tileops_rules.domain import domain_of
+from tileops_rules.evaluating import evaluate
+from tileops_solver import engine
+from tileops_solver.engine import Outcome, Question
+from tileops_solver.orders import Around, FromZero, Listed
+from tileops_solver.searching import Search, _thresholds
+
+
+@dataclass(frozen=True)
+class Call:
+    a: Annotated[int, Range(-4, 5)] = 2
+    b: Annotated[int, Range(-3, 6)] = 0
+    kind: Literal["x", "y", "z"] = "y"
+
+
+DOMAIN = domain_of(Call)
+A, B, KIND = ("a",), ("b",), ("kind",)
+a, b = ex.integer(A), ex.integer(B)
+RANGES = [(lo, hi) for lo in range(-4, 4) for hi in range(lo, 5)]
+
+
+@pytest.mark.parametrize("preferred", [-9, -2, -1, 0, 1, 3, 9])
+@pytest.mark.parametrize("kind", [FromZero, Around])
+def test_an_order_numbers_every_code_once(kind: Any, preferred: int) -> None:
+    for lo, hi in RANGES:
+        order = kind(lo, hi, preferred)
+        codes = range(lo, hi + 1)
+        assert [code for code in range(-12, 13) if order.holds(code)] == list(codes)
+        places = {order.place(code): code for code in codes}
+        assert len(places) == len(codes)
+        assert min(places) >= 0
+        for place, code in places.items():
+            assert order.code(place) == code
+
+        def key(code: int, kind: Any = kind) -> tuple[Any, ...]:
+            if kind is Around:
+                return abs(code - preferred), code < preferred
+            return code != preferred, code < 0, abs(code)
+
+        assert [places[place] for place in sorted(places)] == sorted(codes, key=key)
+        last = max(places) + 2
+        for start, end in itertools.combinations_with_replacement(range(last), 2):
+            covered = [code for low, high in order.spans(start, end) for code in range(low, high + 1)]
+            wanted = sorted(code for place, code in places.items() if start <= place < end)
+            if kind is FromZero and start > 0:  # its place in the row of numbers is empty, and may cover it again
+                covered = [code for code in covered if code != preferred]
+            assert sorted(set(covered)) == wanted, (lo, hi, start, end)
+
+
+def test_a_list_is_an_order() -> None:
+    order = Listed((5, 2, 7), 5)
+    assert [order.place(code) for code in (5, 2, 7)] == [0, 1, 2]
+    assert [order.code(place) for place in range(3)] == [5, 2, 7]
+    assert order.holds(7)
+    assert not order.holds(3)
+    assert list(order.spans(1, 3)) == [(2, 2), (7, 7)]
+    assert list(order.spans(2, 2)) == []
+
+
+def every() -> list[dict[Any, int]]:
+    return [{A: x, B: y, KIND: k} for x, y, k in itertools.product(range(-4, 6), range(-3, 7), range(3))]
+
+
+def answers(question: Question, codes: dict[Any, int]) -> bool:
+    return bool(evaluate(question.expr, question.values(codes)))
+
+
+class Bits(Question):
+    """Asked over bit-vectors alone."""
+
+    def _arithmetics(self) -> Any:
+        return (plan for plan in super()._arithmetics() if plan.width is not None)
+
+
+@pytest.mark.parametrize("asking", [Question, Bits])
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_required_excluded_and_kept_counts_level_by_level(seed: int, asking: type[Question]) -> None:
+    draw = random.Random(seed)
+    product = ex.multiply(a, b)
+    expr = ex.conjunction(
+        [ex.at_most(product, draw.randint(0, 9)), ex.negation(ex.equals(product, draw.randint(-3, 3)))]
+    )
+    with asking(expr, DOMAIN, apart=True) as question:
+        assert list(question.codes) == [A, B, KIND]
+
+        def drawn() -> Any:
+            which = draw.randrange(4)
+            if which == 0:
+                path = draw.choice([A, B, KIND])
+                spans = [(draw.randint(-6, 3), draw.randint(-1, 9)) for _ in range(draw.randint(1, 2))]
+                spans = [(min(s), max(s)) for s in spans]
+                question.require(path, *spans)
+                return lambda codes: any(low <= codes[path] <= high for low, high in spans)
+            if which == 1:
+                kept = draw.choice(every())
+                question.exclude(kept)
+                return lambda codes: codes != kept
+            if which == 2:
+                path, code = draw.choice([(A, draw.randint(-4, 5)), (B, draw.randint(-3, 6))])
+                question.exclude({path: code})
+                return lambda codes: codes[path] != code
+            base = draw.choice(every())
+            most = draw.randint(0, 2)
+            kept = {**base, A: draw.choice([base[A], base[A], 77])}  # 77 is no code that a can keep
+            question.change_at_most(kept, most)
+            return lambda codes: sum(codes[path] != code for path, code in kept.items()) <= most
+
+        def check(wanted: list[Any]) -> None:
+            left = [codes for codes in every() if answers(question, codes) and all(each(codes) for each in wanted)]
+            assert [codes for codes in every() if answers(question, codes) and question.allows(codes)] == left
+            reply = question.check()
+            assert reply.outcome is (Outcome.POSSIBLE if left else Outcome.IMPOSSIBLE)
+            if left:
+                assert dict(reply.codes) in left
+                assert question.holds(reply.codes)
+
+        wanted: list[Any] = []
+        check(wanted)
+        wanted.append(drawn())
+        check(wanted)
+        for _ in range(2):
+            with question.level():
+                inside = [*wanted, drawn()]
+                check(inside)
+                with question.level():
+                    check([*inside, drawn()])
+                check(inside)
+            check(wanted)
+
+
+@pytest.mark.parametrize("kind", [FromZero, Around])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_search_finds_the_first_solution_of_all(seed: int, kind: Any) -> None:
+    draw = random.Random(seed)
+    expr = ex.conjunction(
+        [
+            ex.at_most(ex.multiply(a, b), draw.randint(-6, 8)),
+            ex.negation(ex.equals(ex.mod(ex.add(a, b), ex.constant(3)), draw.randint(0, 2))),
+            ex.disjunction([ex.among(KIND, ["x"]), ex.at_least(a, draw.randint(-2, 4))]),
+        ]
+    )
+    middle = {A: draw.randint(-5, 6), B: draw.randint(-4, 7), KIND: draw.randint(0, 2)}
+    with Question(expr, DOMAIN) as question:
+        found = Search(question, lambda path, span, best: kind(*span, middle[path])).first()
+        whole = {A: (-4, 5), B: (-3, 6), KIND: (0, question.codes[KIND].hi)}
+        orders = {path: kind(*span, middle[path]) for path, span in whole.items()}
+        solutions = []
+        for x, y, k in itertools.product(*(range(low, high + 1) for low, high in whole.values())):
+            codes = {A: x, B: y, KIND: k}
+            if answers(question, codes):
+                solutions.append(codes)
+        assert found == min(solutions, key=lambda codes: [orders[path].place(codes[path]) for path in orders])
+
+
+def test_thresholds_are_the_constants_of_a_slot_their_neighbours_and_its_divisors() -> None:
+    question = ex.conjunction(
+        [
+            ex.at_most(a, 7),
+            ex.equals(ex.add(a, b), 3),
+            ex.equals(ex.mod(b, ex.constant(16)), 0),
+            ex.equals(ex.mod(ex.multiply(a, b), ex.constant(5)), 3),
+            ex.among(KIND, ["x"]),
+            ex.at_most(ex.mod(a, b), 30),
+        ]
+    )
+    found = _thresholds(question)
+    assert set(found) == {A, B}
+    assert found[A].constants == {6, 7, 8, 2, 3, 4, 29, 30, 31}
+    assert found[A].divisors == {5}
+    assert found[B].divisors == {16, 5}
+    assert found[B].constants == {2, 3, 4, -1, 0, 1, 29, 30, 31}
+    assert set(found[B].about(37)) == {*found[B].constants, 16, 5, 32, 48, 35, 40}
+    assert found[A].about(5).count(5) == 1
+
+
+def test_limits_are_those_that_are_written_of() -> None:
+    """Figures that the design and the documentation name; a change of one is meant."""
+    assert (engine.INTEGER_WORK, engine.INTEGER_WORK_ALONE, engine.BITS_WORK) == (100_000, 300_000, 4_000_000)
+    assert (engine.INTEGER_PRICE, engine.QUESTION_WORK) == (10, 12_000_000)
+    assert (engine.WIDEST, engine.MOST_GATES) == (128, 131_072)
