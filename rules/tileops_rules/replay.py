@@ -29,8 +29,11 @@ _DRAWS: Final = 12
 _CALLS_A_PATH: Final = 2
 """Fewest calls on each path; a tree with more paths than that allows is walked at random."""
 
-_BASES_A_CALL: Final = 64
-"""One set of values for everything else serves this many calls, in turn with the others."""
+_CALLS_A_BASE: Final = 8
+"""One set of values for the slots that a tree does not read serves this many calls, in turn with the others."""
+
+_CALLS_A_FILLING: Final = 64
+"""The same for the slots that a tree reads and a path does not ask about."""
 
 
 def calls_near(tree: Tree, domain: Domain, count: int, seed: int = 0) -> Iterator[tuple[Any, Mapping[Path, Any]]]:
@@ -83,14 +86,14 @@ class _Near:
 
     def calls(self, count: int) -> Iterator[tuple[Any, Mapping[Path, Any]]]:
         """*count* calls."""
-        bases = max(2, count // _BASES_A_CALL)
+        bases = max(2, count // _CALLS_A_BASE)
         maker = CallMaker(self._domain, self._read, self._seed, bases)
-        others = [self._others() for _ in range(bases)]
+        others = [self._others() for _ in range(max(2, count // _CALLS_A_FILLING))]
         turn = 0
         for plan, share in self._shares(count):
             for values in self._values(plan, share):
                 turn += 1
-                made = maker.call(turn % bases, {**others[turn % bases], **values})
+                made = maker.call(turn % bases, {**others[turn % len(others)], **values})
                 if made is not None:
                     yield made
 
@@ -215,7 +218,7 @@ class _Near:
         if not step:
             return None
         root = -start // step
-        multiples = (root // step * step + further for step in pool.steps for further in (0, step))
+        multiples = (root // width * width + further for width in pool.steps for further in (0, width))
         for near in (root, root + 1, root - 1, *multiples):
             if slot.lo <= near <= slot.hi and pool.allows(path, near):
                 values[path] = near
