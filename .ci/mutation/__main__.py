@@ -183,10 +183,11 @@ def list_mutants(project: Project, patterns: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--reasons", type=click.Path(path_type=Path), default=HERE / "reasons.toml", help="Why survivors do.")
-def report(files: tuple[Path, ...], reasons: Path) -> None:
+@click.option("--note", default="", help="A further line about the run.")
+def report(files: tuple[Path, ...], reasons: Path, note: str) -> None:
     """Write what FILES hold as a page in Markdown; fails where a survivor has no reason."""
     found = reporting.read(files)
-    page, missing = reporting.page(found, reporting.Reasons.read(reasons))
+    page, missing = reporting.page(found, reporting.Reasons.read(reasons), note)
     click.echo(page)
     for key in missing:
         click.echo(f"no reason: {key}", err=True)

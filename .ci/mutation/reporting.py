@@ -18,6 +18,7 @@ __all__ = ["Found", "Reasons", "page", "read", "summary"]
 
 KINDS = {
     "equivalent": "No test can: the program means the same",
+    "drawn": "Only which calls are drawn changes, not what is said of them",
     "text": "Only the wording of a text, or its layout, changes",
     "speed": "Only time or memory changes",
     "guard": "A second guard behind one that already holds",
@@ -99,8 +100,8 @@ def summary(found: Found) -> str:
     )
 
 
-def page(found: Found, reasons: Reasons) -> tuple[str, list[str]]:
-    """The page, and the survivors that have no reason."""
+def page(found: Found, reasons: Reasons, note: str = "") -> tuple[str, list[str]]:
+    """The page, with *note* among what is told of the run, and the survivors that have no reason."""
     header = found.header
     same = [each for each in found.of("survived") if (reasons.of(each["key"]) or ("",))[0] in NO_ANSWER_CHANGES]
     strata = found.strata()
@@ -121,6 +122,7 @@ def page(found: Found, reasons: Reasons) -> tuple[str, list[str]]:
         f"{killed / max(1, asked - len(same)):.1%} are killed.",
         "",
         *_told(header, asked, whole, seconds),
+        *([f"- {note}"] if note else []),
         "",
         "## By module",
         "",

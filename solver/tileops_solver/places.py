@@ -23,9 +23,10 @@ def class_place(kind: type, otherwise: str) -> str:
         kind: The class.
         otherwise: What to say where there is no file at all.
     """
+    # TVM, once imported, has inspect.getfile raise KeyError for a class of a module that is not loaded.
     try:
         file = inspect.getsourcefile(kind)
-    except (OSError, TypeError):
+    except (OSError, TypeError, KeyError):
         file = None
     line = None if file is None else _first_line(kind)
     if file is None or line is None:
@@ -42,7 +43,7 @@ def _first_line(kind: type) -> int | None:
         return known
     try:
         return inspect.getsourcelines(kind)[1]
-    except (OSError, TypeError):
+    except (OSError, TypeError, KeyError):
         return None
 
 

@@ -295,6 +295,23 @@ def test_endless_recursion_and_rules_that_change_are_no_rules() -> None:
         lift(asks_much, Open)
 
 
+def test_the_first_of_several_things_that_a_rule_catches_is_named() -> None:
+    def refusal(call: Call) -> str | None:
+        try:  # noqa: SIM105 - a rule may not call contextlib
+            "".join([call.n])  # type: ignore[list-item]
+        except TypeError:
+            pass
+        try:  # noqa: SIM105
+            "".join([call.m])  # type: ignore[list-item]
+        except TypeError:
+            pass
+        return None
+
+    with pytest.raises(NotLifted, match="a stand-in reached code that takes no stand-ins") as caught:
+        lift(refusal, Call)
+    assert caught.value.line == refusal.__code__.co_firstlineno + 2
+
+
 def test_a_budget_of_as_many_paths_as_there_are_is_enough() -> None:
     def refusal(call: Call) -> str | None:
         if call.n > 3:

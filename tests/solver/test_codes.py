@@ -16,7 +16,7 @@ from tileops_rules.domain import Domain, domain_of
 from tileops_rules.evaluating import evaluate
 from tileops_solver.codes import Codes, codes_of
 from tileops_solver.definite import definitely
-from tileops_solver.encode import Cost, bits_cost, code_range
+from tileops_solver.encode import Cost, beyond_ranges, bits_cost, code_range
 from tileops_solver.narrowing import Narrowed, SlotBounds, narrow
 
 FLOATS = [-math.inf, -1e9, -2.0, -0.5, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 1e9, math.inf, math.nan]
@@ -277,6 +277,41 @@ def test_a_copy_is_narrowed_on_its_own() -> None:
     assert known.limit(low, 5, 5)
     assert known.limit(low, None, None)
     assert known.consistent()
+
+
+@pytest.mark.parametrize(
+    ("question", "holds"),
+    [
+        (ex.at_most(low, 9), True),
+        (ex.at_most(low, 8), False),
+        (ex.negation(ex.at_most(low, 1)), True),
+        (ex.negation(ex.at_most(low, 2)), False),
+        (ex.equals(low, 9), False),
+        (ex.equals(low, 2), False),
+        (ex.negation(ex.equals(low, 10)), True),
+        (ex.negation(ex.equals(low, 1)), True),
+        (ex.negation(ex.equals(low, 2)), False),
+        (ex.negation(ex.equals(low, 9)), False),
+        (ex.at_most(ex.add(low, n), 9), False),
+        (ex.among(("kind",), ["x", "y", "z"]), True),
+        (ex.among(("kind",), ["x", "y"]), False),
+        (ex.negation(ex.among(("kind",), ["x", "y"])), False),
+    ],
+    ids=str,
+)
+def test_what_holds_wherever_slots_are_in_their_ranges_is_left_out_and_nothing_else(
+    question: ex.Expr, holds: bool
+) -> None:
+    beside = ex.at_most(n, 7)
+    codes = codes_of(ex.conjunction([question, beside, ex.negation(ex.equals(low, 4))]), DOMAIN)
+    known = narrow(ex.TRUE, DOMAIN, codes)
+    assert known is not None
+    assert beyond_ranges(question, codes, known) is (ex.TRUE if holds else question)
+    both = beyond_ranges(ex.conjunction([question, beside]), codes, known)
+    assert both is (beside if holds else ex.conjunction([question, beside]))
+    alone = narrow(ex.equals(low, 5), DOMAIN, codes)
+    assert alone is not None
+    assert beyond_ranges(ex.equals(low, 5), codes, alone) is ex.TRUE
 
 
 # --------------------------------------------------------------------------------------------- width and arithmetic

@@ -10,14 +10,19 @@ from typing import Annotated, Any, Literal
 import pytest
 from tileops_rules import Candidate, OneOf, Range, Selector
 from tileops_rules import expr as ex
+from tileops_rules.archs import KNOWN_ARCHS
 from tileops_rules.domain import Domain, Outside, domain_of
 from tileops_rules.evaluating import evaluate
+from tileops_solver import z3_backend
 from tileops_solver.allowing import AllowFileError
 from tileops_solver.checks.cycles import table_findings
+from tileops_solver.coverage_map import CoverageMap
 from tileops_solver.diffing.domains import common_domain, inside
 from tileops_solver.diffing.live import NOBODY, chosen_by_methods
 from tileops_solver.faces import Ray
 from tileops_solver.places import class_place
+from tileops_solver.placing import slots_of, with_facts_of
+from tileops_solver.subject import Platform
 
 Small, Middle, Large = (Annotated[int, Range(*ends)] for ends in ((0, 5), (3, 9), (-2, 20)))
 Low, High = Annotated[float, Range(0.0, 1.0)], Annotated[float, Range(0.5, 2.0)]
@@ -70,6 +75,48 @@ def test_both_domains_are_in_it_and_each_is_told_from_the_rest(old: Any, new: An
                 continue
             read = whole.read(after(value))
             assert [bool(evaluate(each, read)) for each in told] == held, value
+
+
+@dataclass(frozen=True)
+class Tile:
+    rows: int = 16
+    cols: Annotated[int, Range(1, 8)] = 4
+
+
+def test_records_go_together_part_by_part() -> None:
+    old = make_dataclass("Call", [("tile", Tile, Tile())], frozen=True)
+    wide = make_dataclass("Tile", [("rows", int, 16), ("cols", Annotated[int, Range(4, 9)], 4), ("depth", int, 1)])
+    new = make_dataclass("Call", [("tile", wide, None)], frozen=True)
+    whole, apart = common_domain(domain_of(old), domain_of(new))
+    assert apart == ()
+    assert set(whole.slots) == {("tile", part) for part in ("rows", "cols", "depth")}
+    cols = whole.slots[("tile", "cols")]
+    assert (cols.lo, cols.hi) == (1, 9)
+    assert str(inside(domain_of(old), whole)) == "tile.cols <= 8"
+    assert str(inside(domain_of(new), whole)) == "tile.cols >= 4"
+
+
+def test_a_call_moved_to_another_arch_has_its_usual_facts() -> None:
+    before = {("arch",): 80, ("sm_count",): KNOWN_ARCHS[80].sm_count, ("smem_budget",): 7, ("n",): 3}
+    calls = ex.conjunction([ex.among(("device", "type"), ["cuda"]), ex.among(("arch",), [90])])
+    there = Platform("sm_90", calls, 90)
+    moved = with_facts_of(there, before)
+    assert moved == {**before, ("arch",): 90, ("sm_count",): KNOWN_ARCHS[90].sm_count, ("device", "type"): "cuda"}
+    assert slots_of(there).items() <= moved.items()
+    unknown = {**before, ("arch",): 75}
+    assert with_facts_of(there, unknown) == {**unknown, **slots_of(there)}
+
+
+def test_the_version_of_z3_is_that_of_its_library() -> None:
+    assert z3_backend.version() == z3_backend.load().get_version_string()
+
+
+def test_borders_are_where_the_choice_changes_along_either_axis() -> None:
+    candidate = Candidate("one", lambda call: None if call.n < 4 and call.m < 20 else "no")
+    chart = CoverageMap(Selector(Call, [candidate]), "n", "m", Call(), y_range=(0, 60))
+    assert chart.borders(chart.x) == (4,)
+    assert 20 in chart.borders(chart.y)
+    assert set(chart.borders(chart.y)) - {20} == set(range(1, 61)) - {20}, "of odd m no call is valid"
 
 
 def test_a_field_of_one_side_alone_ranges_as_it_does_there() -> None:

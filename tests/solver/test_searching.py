@@ -185,6 +185,24 @@ def test_thresholds_are_the_constants_of_a_slot_their_neighbours_and_its_divisor
     assert found[A].about(5).count(5) == 1
 
 
+def test_a_solver_that_could_not_take_a_limit_is_asked_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = engine._Stage.add
+
+    def fails_over_integers(stage: Any, constraint: Any) -> None:
+        if stage.plan.width is None:
+            raise MemoryError("full")
+        taken(stage, constraint)
+
+    with Question(ex.equals(ex.multiply(a, b), 4), DOMAIN) as question:
+        assert "integers" in question.check().reason
+        monkeypatch.setattr(engine._Stage, "add", fails_over_integers)
+        question.require(A, (4, 4))
+        reply = question.check()
+        assert reply.outcome is Outcome.POSSIBLE
+        assert "bit-vectors" in reply.reason
+        assert (reply.codes[A], reply.codes[B]) == (4, 1)
+
+
 def test_limits_are_those_that_are_written_of() -> None:
     """Figures that the design and the documentation name; a change of one is meant."""
     assert (engine.INTEGER_WORK, engine.INTEGER_WORK_ALONE, engine.BITS_WORK) == (100_000, 300_000, 4_000_000)
