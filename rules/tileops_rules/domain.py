@@ -274,6 +274,11 @@ class _Annotations:
             return self._finite(path, values, default, declared=declared)
         if "None" in options:
             options["None"] = NoneShape(path)
+        if any(isinstance(s, RecordShape) and s.path == path and "type" in s.parts for s in options.values()):
+            # Its field would stand where the union says which of its kinds a value has.
+            return OpaqueShape(
+                path, "annotated as a record with a field named type, or another kind", _or_none(default)
+            )
         standing = None if default is _NO_DEFAULT else default
         names = sorted(options, key=lambda n: (not options[n].matches(standing), n))
         choice = Slot((*path, "type"), "finite", values=tuple(names), declared=True)

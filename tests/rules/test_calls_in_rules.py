@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
-from tileops_rules import NotLifted, Range, lift
+from tileops_rules import NotLifted, Range, exploring, lift
 from tileops_rules.watch import ALLOWED_MODULES, collector_paused
 
 SIZES = {1: "one", 2: "two"}
@@ -280,19 +280,25 @@ def test_a_rule_may_catch_its_own_errors_and_not_those_of_a_stand_in() -> None:
     assert sys.gettrace() is before
 
 
-def test_endless_recursion_and_rules_that_change_are_no_rules() -> None:
+def test_endless_recursion_is_no_rule() -> None:
     def endless(call: Call) -> str | None:
         return endless(call)
 
     with pytest.raises(NotLifted, match="recurses without end"):
         lift(endless, Call)
-    many = [*range(601)]
+
+
+def test_more_questions_on_a_path_than_there_may_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exploring, "_QUESTIONS_A_PATH", 20)
+    many = [*range(21)]
 
     def asks_much(call: Open) -> str | None:
         return None if sum(1 for n in many if call.n % 1009 == n) else "x"
 
-    with pytest.raises(NotLifted, match="over 600 questions on one path"):
+    with pytest.raises(NotLifted, match="over 20 questions on one path"):
         lift(asks_much, Open)
+    many.pop()
+    assert lift(asks_much, Open).paths == 21
 
 
 def test_the_first_of_several_things_that_a_rule_catches_is_named() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NewType, Optio
 
 import pytest
 import tileops_rules
-from tileops_rules import OneOf, Range, lift
+from tileops_rules import NotLifted, OneOf, Range, lift
 from tileops_rules.archs import KNOWN_ARCHS
 from tileops_rules.domain import Domain, Outside, domain_of
 from tileops_rules.evaluating import evaluate
@@ -463,3 +463,22 @@ SHARED = {
 
 def test_the_table_of_archs_is_that_of_the_programming_guide() -> None:
     assert {arch: (f.smem_budget, f.sm_count, f.name) for arch, f in KNOWN_ARCHS.items()} == SHARED
+
+
+@dataclass(frozen=True)
+class Typed:
+    type: int = 1
+    rows: int = 2
+
+
+@dataclass(frozen=True)
+class HasTyped:
+    tile: Optional[Typed] = None
+    n: int = 1
+
+
+def test_an_optional_record_with_a_field_named_type_is_not_asked_about() -> None:
+    """The union's own question, which kind is it, would stand in the place of that field."""
+    assert lift(lambda call: None if call.n > 1 else "small", HasTyped)(HasTyped(n=2)) is None
+    with pytest.raises(NotLifted, match="a record with a field named type"):
+        lift(lambda call: None if call.tile is None else "tiled", HasTyped)
