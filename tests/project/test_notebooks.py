@@ -13,15 +13,10 @@ PICTURES = {"coverage_regions.ipynb": 5, "change_of_rule.ipynb": 2}
 
 
 def texts(outputs: list[Any]) -> list[str]:
-    """What a cell printed and gave, without pictures and without what differs from machine to machine."""
-    found = []
-    for output in outputs:
-        if output["output_type"] == "stream" and output["name"] == "stdout":
-            found.append("".join(output["text"]))
-        plain = output.get("data", {}).get("text/plain")
-        if plain is not None and "image/png" not in output["data"]:
-            found.append("".join(plain))
-    return found
+    """What a cell printed, in one piece however it arrived, and what it gave, pictures left out."""
+    printed = ["".join(o["text"]) for o in outputs if o["output_type"] == "stream" and o["name"] == "stdout"]
+    given = [o["data"] for o in outputs if "data" in o and "image/png" not in o["data"]]
+    return ["".join(printed), *("".join(data.get("text/plain", "")) for data in given)]
 
 
 def pictures(cells: list[Any]) -> int:
