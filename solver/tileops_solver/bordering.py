@@ -20,10 +20,11 @@ from tileops_rules.evaluating import evaluate
 from tileops_rules.expr import FALSE, TRUE, Expr, Path, conjunction, equals, negation, paths_of
 
 from tileops_solver.answer import InconsistencyError
-from tileops_solver.cases import Border, Case, Cases, choice_of, serving
+from tileops_solver.cases import Border, Case, Cases, choice_of
 from tileops_solver.engine import Outcome
 from tileops_solver.faces import Face, Ray, Spot, atom_text, faces_of
 from tileops_solver.placing import answer_at, atoms_of, holds_on, replaced, shown_on, with_facts_of
+from tileops_solver.real_methods import serving
 from tileops_solver.subject import Platform, Subject
 from tileops_solver.validity import rejection
 from tileops_solver.witness import Witness

@@ -29,7 +29,7 @@ from tileops_rules.shapes import (
     UnionShape,
 )
 
-__all__ = ["ValueProblem", "accepted_fields", "call_from", "completed"]
+__all__ = ["ValueProblem", "accepted_fields", "asked_call", "call_from", "completed"]
 
 _FLOATS: Final = ("inf", "-inf", "nan")
 
@@ -89,6 +89,24 @@ def completed(selector: Selector, call: Any) -> Any:
         if name in selector.domain.fields and getattr(call, name) is None and facts is not None:
             added[name] = getattr(facts, name)
     return dataclasses.replace(call, **added) if added else call
+
+
+def asked_call(op: Any, selector: Selector, texts: Iterable[str]) -> Any:
+    """The call that is asked about: as :func:`call_from` has it, with the facts of its device filled in.
+
+    Args:
+        op: The op, which may resolve its own calls.
+        selector: Of one of its interfaces.
+        texts: ``field=value`` each.
+
+    Raises:
+        ValueProblem: a field or value is not accepted, or the call states no device.
+    """
+    call = call_from(selector.domain, texts)
+    try:
+        return selector.resolved(completed(selector, call) if getattr(op, "resolve", None) is None else call)
+    except (TypeError, ValueError) as error:
+        raise ValueProblem(str(error)) from error
 
 
 def _annotation(spec: type, name: str) -> str:

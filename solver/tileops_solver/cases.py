@@ -7,7 +7,9 @@ from typing import Any
 
 from tileops_rules import Selector
 
-__all__ = ["Border", "Case", "Cases", "choice_of", "serving"]
+from tileops_solver.real_methods import serving
+
+__all__ = ["Border", "Case", "Cases", "choice_of"]
 
 
 @dataclass(frozen=True)
@@ -92,19 +94,6 @@ class Cases:
     cases: tuple[Case, ...]
     undecided: tuple[str, ...] = ()
     complete: bool = True
-
-
-def serving(selector: Selector, call: Any) -> tuple[int, list[str]]:
-    """By the original methods: the bits of the implementations that serve a call, and those whose rule raises."""
-    mask = 0
-    raising = []
-    for index, candidate in enumerate(selector.candidates):
-        try:
-            if candidate.cannot_run(call) is None and candidate.refusal(call) is None:
-                mask |= 1 << index
-        except Exception as error:  # noqa: BLE001 - a rule may raise anything; that it does is what is told
-            raising.append(f"the rule of {candidate.key} raises {type(error).__name__}")
-    return mask, raising
 
 
 def choice_of(selector: Selector, call: Any) -> tuple[str | None, str]:

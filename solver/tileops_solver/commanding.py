@@ -22,6 +22,7 @@ __all__ = [
     "FOUND",
     "INCONSISTENT",
     "INTERRUPTED",
+    "OPS_MODULE",
     "format_option",
     "guarded",
     "look_here_too",
@@ -45,6 +46,15 @@ def format_option(*styles: str) -> Callable[[Any], Any]:
         show_default=True,
         help="How to write the result.",
     )
+
+
+OPS_MODULE: Final = click.option(
+    "--ops-module",
+    default="tileops.ops",
+    show_default=True,
+    help="Where an OP without a module is looked up.",
+)
+"""The option ``--ops-module`` of the commands about one op."""
 
 
 def guarded(work: Callable[[], int]) -> int:

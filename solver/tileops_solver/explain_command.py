@@ -7,9 +7,10 @@ from typing import Final
 
 import click
 
-from tileops_solver.commanding import CLEAN, format_option, guarded, look_here_too
+from tileops_solver.commanding import CLEAN, OPS_MODULE, format_option, guarded, look_here_too
 from tileops_solver.explaining import explain_call
 from tileops_solver.streams import standard_output_kept
+from tileops_solver.targets import op_named
 
 __all__ = ["explain_command"]
 
@@ -32,12 +33,7 @@ Exit codes:
 @click.argument("interface")
 @click.argument("values", metavar="[FIELD=VALUE]...", nargs=-1)
 @format_option("text", "json")
-@click.option(
-    "--ops-module",
-    default="tileops.ops",
-    show_default=True,
-    help="Where an OP without a module is looked up.",
-)
+@OPS_MODULE
 @click.option("--plugins", is_flag=True, help="Count in what installed plug-ins register for the op.")
 @click.pass_context
 def explain_command(
@@ -50,6 +46,6 @@ def explain_command(
 def _explain(op: str, interface: str, values: tuple[str, ...], style: str, ops_module: str, plugins: bool) -> int:
     look_here_too()
     with standard_output_kept():
-        explained = explain_call(op if ":" in op else f"{ops_module}:{op}", interface, values, plugins=plugins)
+        explained = explain_call(op_named(op, ops_module), interface, values, plugins=plugins)
     click.echo(json.dumps(explained.as_json(), indent=2) if style == "json" else str(explained))
     return CLEAN

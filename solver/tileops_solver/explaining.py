@@ -9,10 +9,10 @@ from typing import Any
 from tileops_rules import Explanation
 
 from tileops_solver.answer import Answer, Verdict
-from tileops_solver.calls import ValueProblem, call_from, completed
+from tileops_solver.calls import ValueProblem, asked_call
 from tileops_solver.nearest import nearest_served
 from tileops_solver.report.json import plain
-from tileops_solver.targets import named, selector_of, with_plugins
+from tileops_solver.targets import selector_of, with_plugins
 
 __all__ = ["Explained", "explain_call"]
 
@@ -60,28 +60,24 @@ class Explained:
         }
 
 
-def explain_call(target: str, interface: str, texts: Iterable[str], *, plugins: bool = False) -> Explained:
+def explain_call(op: Any, interface: str, texts: Iterable[str], *, plugins: bool = False) -> Explained:
     """Explain a call.
 
     Args:
-        target: ``module:Class`` of an op class.
+        op: An op class.
         interface: One of its interfaces.
         texts: ``field=value`` each.
         plugins: Whether what plug-ins register for the op is counted in.
 
     Raises:
-        TargetError: there is no such op or interface.
+        TargetError: the op has no such interface.
         ValueProblem: a field or value is not accepted, or the call cannot be.
     """
-    op = named(target)
     if plugins:
         (op,) = with_plugins(op)
     selector = selector_of(op, interface)
-    call = call_from(selector.domain, texts)
+    call = asked_call(op, selector, texts)
     try:
-        if getattr(op, "resolve", None) is None:
-            call = completed(selector, call)
-        call = selector.resolved(call)
         explanation = selector.explain(call)
     except (TypeError, ValueError) as error:
         raise ValueProblem(str(error)) from error

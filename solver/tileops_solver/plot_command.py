@@ -7,12 +7,12 @@ from typing import Final
 
 import click
 
-from tileops_solver.calls import ValueProblem, call_from, completed
-from tileops_solver.commanding import CLEAN, guarded, look_here_too
+from tileops_solver.calls import asked_call
+from tileops_solver.commanding import CLEAN, OPS_MODULE, guarded, look_here_too
 from tileops_solver.coverage_map import CoverageMap
 from tileops_solver.plotting import drawn
 from tileops_solver.streams import standard_output_kept
-from tileops_solver.targets import named, selector_of
+from tileops_solver.targets import op_named, selector_of
 
 __all__ = ["plot_command"]
 
@@ -45,7 +45,7 @@ Exit codes:
     show_default=True,
     help="The picture; its ending says the format (png, svg, pdf).",
 )
-@click.option("--ops-module", default="tileops.ops", show_default=True, help="Where an OP without a module is.")
+@OPS_MODULE
 @click.pass_context
 def plot_command(
     ctx: click.Context,
@@ -64,14 +64,9 @@ def plot_command(
     def work() -> int:
         look_here_too()
         with standard_output_kept():
-            kind = named(op if ":" in op else f"{ops_module}:{op}")
+            kind = op_named(op, ops_module)
             selector = selector_of(kind, interface)
-            call = call_from(selector.domain, values)
-            try:
-                resolves = getattr(kind, "resolve", None) is not None
-                call = selector.resolved(call if resolves else completed(selector, call))
-            except (TypeError, ValueError) as error:
-                raise ValueProblem(str(error)) from error
+            call = asked_call(kind, selector, values)
             coverage = CoverageMap(selector, x, y, call, x_range=x_range, y_range=y_range)
             drawn(coverage).savefig(output, dpi=150)
         click.echo(str(output))

@@ -7,12 +7,12 @@ from typing import Final
 import click
 
 from tileops_solver.bordering import MOST_CASES, cases_of
-from tileops_solver.commanding import CLEAN, format_option, guarded, look_here_too
+from tileops_solver.commanding import CLEAN, OPS_MODULE, format_option, guarded, look_here_too
 from tileops_solver.regions import regions_of
 from tileops_solver.report import cases, regions
 from tileops_solver.streams import standard_output_kept
 from tileops_solver.subject import Subject
-from tileops_solver.targets import named, selector_of
+from tileops_solver.targets import op_named, selector_of
 
 __all__ = ["cases_command", "regions_command"]
 
@@ -46,9 +46,6 @@ Exit codes:
 _ARCH = click.option(
     "--arch", "archs", type=int, multiple=True, metavar="N", help="Only CUDA devices of this arch, as 90; repeatable."
 )
-_OPS_MODULE = click.option(
-    "--ops-module", default="tileops.ops", show_default=True, help="Where an OP without a module is looked up."
-)
 
 
 @click.command("regions", help=_REGIONS + _EXIT_CODES)
@@ -56,7 +53,7 @@ _OPS_MODULE = click.option(
 @click.argument("interface")
 @format_option("text", "json", "markdown")
 @_ARCH
-@_OPS_MODULE
+@OPS_MODULE
 @click.pass_context
 def regions_command(
     ctx: click.Context, op: str, interface: str, style: str, archs: tuple[int, ...], ops_module: str
@@ -73,7 +70,7 @@ def regions_command(
 @click.option(
     "--most", type=click.IntRange(1), default=MOST_CASES, show_default=True, help="Stop after this many cases."
 )
-@_OPS_MODULE
+@OPS_MODULE
 @click.pass_context
 def cases_command(
     ctx: click.Context, op: str, interface: str, style: str, archs: tuple[int, ...], most: int, ops_module: str
@@ -99,5 +96,5 @@ def _cases(op: str, interface: str, style: str, archs: tuple[int, ...], most: in
 
 def _subject(op: str, interface: str, archs: tuple[int, ...], ops_module: str) -> Subject:
     look_here_too()
-    selector = selector_of(named(op if ":" in op else f"{ops_module}:{op}"), interface)
+    selector = selector_of(op_named(op, ops_module), interface)
     return Subject(selector, archs=archs or None)

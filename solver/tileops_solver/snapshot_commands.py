@@ -13,7 +13,10 @@ from typing import Any, Final
 import click
 
 from tileops_solver.commanding import CLEAN, FOUND, format_option, guarded, look_here_too
+from tileops_solver.diffing.comparing import differences
+from tileops_solver.snapshot import SnapshotError, live_selectors, read_snapshot, take_snapshot
 from tileops_solver.streams import standard_output_kept
+from tileops_solver.targets import named
 
 __all__ = ["diff_command", "snapshot_command"]
 
@@ -100,8 +103,6 @@ def diff_command(ctx: click.Context, old: str, new: str | None, targets: tuple[s
 
 
 def _snapshot(targets: tuple[str, ...], output: str | None, check: str | None) -> int:
-    from tileops_solver.snapshot import take_snapshot
-
     with standard_output_kept():
         text = take_snapshot(_live(targets)).text
     if check is not None:
@@ -117,21 +118,18 @@ def _checked(text: str, file: Path, targets: tuple[str, ...]) -> int:
     kept = _text_of(file) if file.exists() else ""
     if kept == text:
         return CLEAN
-    named = [] if targets == (_OPS,) else list(targets)
-    refresh = shlex.join(["tileops", "snapshot", *named, "-o", str(file)])
+    stated = [] if targets == (_OPS,) else list(targets)
+    refresh = shlex.join(["tileops", "snapshot", *stated, "-o", str(file)])
     differing = difflib.unified_diff(kept.splitlines(), text.splitlines(), str(file), "the rules now", lineterm="", n=1)
     for line in islice(differing, _SHOWN):
         click.echo(line, err=True)
     say = "is out of date" if file.exists() else "is missing"
-    compare = shlex.join(["tileops", "diff", str(file), *(part for name in named for part in ("--target", name))])
+    compare = shlex.join(["tileops", "diff", str(file), *(part for name in stated for part in ("--target", name))])
     click.echo(f"{file} {say}: see what changed with `{compare}`, then run\n  {refresh}", err=True)
     return FOUND
 
 
 def _diff(old: str, new: str | None, targets: tuple[str, ...], style: str) -> int:
-    from tileops_solver.diffing.comparing import differences
-    from tileops_solver.snapshot import take_snapshot
-
     before = _read(Path(old))
     with standard_output_kept():
         if new is None:
@@ -144,16 +142,11 @@ def _diff(old: str, new: str | None, targets: tuple[str, ...], style: str) -> in
 
 
 def _live(targets: tuple[str, ...]) -> Mapping[tuple[str, str], Any]:
-    from tileops_solver.snapshot import live_selectors
-    from tileops_solver.targets import named
-
     look_here_too()
     return live_selectors([named(target) for target in targets])
 
 
 def _read(file: Path) -> Any:
-    from tileops_solver.snapshot import SnapshotError, read_snapshot
-
     try:
         return read_snapshot(_text_of(file))
     except SnapshotError as error:
@@ -161,8 +154,6 @@ def _read(file: Path) -> Any:
 
 
 def _text_of(file: Path) -> str:
-    from tileops_solver.snapshot import SnapshotError
-
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

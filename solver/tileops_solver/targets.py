@@ -10,7 +10,7 @@ from typing import Any
 
 from tileops_rules import Selector
 
-__all__ = ["TargetError", "named", "op_classes", "selector_of"]
+__all__ = ["TargetError", "named", "op_classes", "op_named", "selector_of"]
 
 
 class TargetError(Exception):
@@ -35,6 +35,15 @@ def named(target: str) -> Any:
             f"{target} is no op class: {module_name} has {found!r} there; an op class has kernel_types and interfaces"
         )
     return found
+
+
+def op_named(op: str, ops_module: str) -> Any:
+    """The op class ``module:Class``, or the class of that name in *ops_module*.
+
+    Raises:
+        TargetError: it cannot be imported, or there is no such class.
+    """
+    return named(op if ":" in op else f"{ops_module}:{op}")
 
 
 def selector_of(op: Any, interface: str) -> Selector:

@@ -317,7 +317,7 @@ def test_a_difference_where_an_unknown_rule_may_serve_is_none() -> None:
 
 
 def test_choices_that_do_not_differ_by_the_real_methods_are_our_inconsistency(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tileops_solver.checks.equal.winners", lambda selector, call: ("a",))
+    monkeypatch.setattr("tileops_solver.checks.equal.chosen_keys", lambda selector, call: ("a",))
     with pytest.raises(InconsistencyError, match="choose alike when they are run"):
         choose_alike(selector(Candidate("a", tens)), selector(Candidate("a", hundreds)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tileops_rules import Selector
@@ -28,6 +28,16 @@ class Result:
     undecided: tuple[Undecided, ...] = ()
     facts: tuple[str, ...] = ()
     pairs: Pairs | None = None
+
+    @classmethod
+    def of(cls, said: Iterable[Finding | Undecided | str]) -> Result:
+        """What was *said*, each kind in its order: findings, open questions, and lines that are neither."""
+        every = tuple(said)
+        return cls(
+            tuple(each for each in every if isinstance(each, Finding)),
+            tuple(each for each in every if isinstance(each, Undecided)),
+            tuple(each for each in every if isinstance(each, str)),
+        )
 
 
 def _one(selector: Selector) -> int:

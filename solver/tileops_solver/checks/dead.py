@@ -26,10 +26,11 @@ from tileops_rules.expr import TRUE, Expr, negation
 from tileops_solver.answer import InconsistencyError
 from tileops_solver.checks.asked import Check, Result
 from tileops_solver.checks.edits import class_name, listed, preference, stated_preferences
-from tileops_solver.checks.reach import at_least_served, at_most_served, partners, reach_of, reached, winners
+from tileops_solver.checks.reach import at_least_served, at_most_served, partners, reach_of, reached
 from tileops_solver.covering import Cover, smallest_cover
 from tileops_solver.engine import Outcome
 from tileops_solver.findings import Finding, Severity, Undecided
+from tileops_solver.real_methods import chosen_keys
 from tileops_solver.subject import Platform, Subject
 
 __all__ = ["CHECK"]
@@ -68,13 +69,13 @@ _Said = Finding | Undecided
 
 
 def _run(subject: Subject) -> Result:
-    findings: list[Finding] = []
-    undecided: list[Undecided] = []
+    return Result.of(_said(subject))
+
+
+def _said(subject: Subject) -> Iterator[_Said]:
     for key in subject.selector.keys:
-        for each in _judged(subject, key):
-            (findings if isinstance(each, Finding) else undecided).append(each)  # type: ignore[arg-type]
+        yield from _judged(subject, key)
         subject.step()
-    return Result(tuple(findings), tuple(undecided))
 
 
 def _judged(subject: Subject, key: str) -> Iterator[_Said]:
@@ -254,7 +255,7 @@ def _lost(subject: Subject, key: str, where: _Where, example: Any, others: Seque
     """The smallest call that *key* serves there, a clause that says who wins it, and the winners."""
     found = subject.find([subject.lifted[key], where.calls], (key, *others))
     call = found.call if found.outcome is Outcome.POSSIBLE else example
-    won = winners(subject.selector, call)
+    won = chosen_keys(subject.selector, call)
     return call, f"{key} serves {call!r}, where {listed(won)} {'is' if len(won) == 1 else 'are'} chosen", won
 
 

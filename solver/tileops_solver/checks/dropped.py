@@ -35,18 +35,13 @@ _REACHES_LOCALS: Final = frozenset({"super", "locals", "vars", "eval", "exec", "
 
 
 def _run(subject: Subject) -> Result:
-    findings: list[Finding] = []
-    undecided: list[Undecided] = []
     lifted: _Lifted = {}
-    for candidate in subject.selector.candidates:
-        kind = candidate.implementation
-        if kind is None:
-            continue  # A rule by hand has no bases.
-        for base in _bases(kind):
-            for each in _asked(subject, candidate.key, kind, base, lifted):
-                (findings if isinstance(each, Finding) else undecided).append(each)  # type: ignore[arg-type]
+    # A rule by hand has no class, and no bases.
+    kinds = [(c.key, c.implementation) for c in subject.selector.candidates if c.implementation is not None]
+    overridden = ((key, kind, base) for key, kind in kinds for base in _bases(kind))
+    result = Result.of(each for case in overridden for each in _asked(subject, *case, lifted))
     subject.step()
-    return Result(tuple(findings), tuple(undecided))
+    return result
 
 
 def _bases(kind: type) -> list[type]:

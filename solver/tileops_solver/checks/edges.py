@@ -43,15 +43,15 @@ _WHY: Final[Mapping[str, str]] = {
 
 
 def _run(subject: Subject) -> Result:
-    findings: list[Finding] = []
-    undecided: list[Undecided] = []
     homes = _Homes(subject)
-    for winner in subject.selector.keys:
-        for loser in sorted(subject.selector.candidate(winner).preferred_over):
-            for each in _asked(homes, (winner, loser)):
-                (findings if isinstance(each, Finding) else undecided).append(each)  # type: ignore[arg-type]
+    written = (
+        (winner, loser)
+        for winner in subject.selector.keys
+        for loser in sorted(subject.selector.candidate(winner).preferred_over)
+    )
+    result = Result.of(each for edge in written for each in _asked(homes, edge))
     subject.step()
-    return Result(tuple(findings), tuple(undecided))
+    return result
 
 
 class _Homes:

@@ -11,6 +11,7 @@ Implementations of the two sets are the same where their keys are; a rule that r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from tileops_rules import Candidate, Selector
@@ -19,22 +20,19 @@ from tileops_rules.expr import FALSE, Expr, conjunction, disjunction, negation
 from tileops_solver.answer import Answer, InconsistencyError, Verdict
 from tileops_solver.checks.asked import Check, Result
 from tileops_solver.checks.edits import listed
-from tileops_solver.checks.reach import reach_of, winners
+from tileops_solver.checks.reach import reach_of
 from tileops_solver.engine import Outcome
 from tileops_solver.findings import Finding, Severity, Undecided
+from tileops_solver.real_methods import chosen_keys
 from tileops_solver.subject import Subject
 
 __all__ = ["CHECK", "choose_alike"]
 
 
 def _run(subject: Subject) -> Result:
-    findings: list[Finding] = []
-    undecided: list[Undecided] = []
-    for each in _said(subject):
-        (findings if isinstance(each, Finding) else undecided).append(each)  # type: ignore[arg-type]
+    result = Result.of(_said(subject))
     subject.step()
-    findings.sort(key=lambda finding: finding.keys)
-    return Result(tuple(findings), tuple(undecided))
+    return replace(result, findings=tuple(sorted(result.findings, key=lambda finding: finding.keys)))
 
 
 def _said(subject: Subject) -> Iterator[Finding | Undecided]:
@@ -121,7 +119,7 @@ def _finding(subject: Subject, keys: Sequence[str]) -> Finding:
     first, *rest = sorted(keys)
     witness = subject.find([subject.lifted[first]], (first, *rest))
     call = witness.call
-    won = winners(subject.selector, call)
+    won = chosen_keys(subject.selector, call)
     edit = f"kernel_types with one of {listed(f'{key!r}' for key in (first, *rest))}"
     message = (
         f"{listed((first, *rest))} serve the same calls, as {call!r}, where {listed(won)} "
@@ -206,7 +204,7 @@ def _asked(subjects: tuple[Subject, Subject], parts: list[Expr]) -> Answer:
     if found.outcome is Outcome.IMPOSSIBLE:
         return Answer(Verdict.NONE, reason=found.reason or "both have the same rules")
     second.confirm(found.call, second.selector.keys)
-    chosen = [winners(subject.selector, found.call) for subject in subjects]
+    chosen = [chosen_keys(subject.selector, found.call) for subject in subjects]
     if chosen[0] == chosen[1]:
         raise InconsistencyError(
             "two rule sets are proved to choose differently for a call and choose alike when they are run",

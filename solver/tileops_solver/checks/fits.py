@@ -60,15 +60,11 @@ class _Need:
 
 
 def _run(subject: Subject) -> Result:
-    findings: list[Finding] = []
-    undecided: list[Undecided] = []
-    for key in subject.lifted:
-        kind = subject.selector.candidate(key).implementation
-        for need in NEEDS:
-            for each in _asked(subject, key, need, getattr(kind, need.member, None)):
-                (findings if isinstance(each, Finding) else undecided).append(each)  # type: ignore[arg-type]
+    kinds = {key: subject.selector.candidate(key).implementation for key in subject.lifted}
+    stated = ((key, need, getattr(kind, need.member, None)) for key, kind in kinds.items() for need in NEEDS)
+    result = Result.of(each for case in stated for each in _asked(subject, *case))
     subject.step()
-    return Result(tuple(findings), tuple(undecided))
+    return result
 
 
 def _asked(subject: Subject, key: str, need: _Need, stated: Any) -> Iterator[Finding | Undecided]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tileops_rules import Predicate
 from tileops_rules.expr import (
     Expr,
     Path,
@@ -34,6 +33,7 @@ from tileops_solver.answer import InconsistencyError
 from tileops_solver.checks.asked import Check, Result
 from tileops_solver.engine import Outcome, Question
 from tileops_solver.findings import Finding, Severity, Undecided
+from tileops_solver.real_methods import chosen_keys
 from tileops_solver.subject import Subject
 from tileops_solver.twins import Pair, TwinDomain
 from tileops_solver.validity import rejection
@@ -46,26 +46,15 @@ MOST_CHANGES: Final = 64
 
 
 def _run(subject: Subject) -> Result:
-    findings: list[Finding] = []
-    undecided: list[Undecided] = []
-    facts: list[str] = []
-    for field in subject.independent_of:
-        if field in subject.domain.fields:
-            _into(findings, undecided, facts, _independent(subject, field))
-    for field in subject.changes_within:
-        if isinstance(subject.domain.fields.get(field), IntShape):
-            _into(findings, undecided, facts, _changes(subject, field))
+    fields = subject.domain.fields
+    result = Result.of(
+        [
+            *(_independent(subject, field) for field in subject.independent_of if field in fields),
+            *(_changes(subject, field) for field in subject.changes_within if isinstance(fields.get(field), IntShape)),
+        ]
+    )
     subject.step()
-    return Result(tuple(findings), tuple(undecided), tuple(facts))
-
-
-def _into(findings: list[Finding], undecided: list[Undecided], facts: list[str], each: Any) -> None:
-    if isinstance(each, Finding):
-        findings.append(each)
-    elif isinstance(each, Undecided):
-        undecided.append(each)
-    else:
-        facts.append(each)
+    return result
 
 
 def _independent(subject: Subject, field: str) -> Finding | Undecided | str:
@@ -135,10 +124,7 @@ def _dependent(subject: Subject, field: str, pair: Pair) -> Finding:
 def _choice(subject: Subject, call: Any) -> tuple[str, ...]:
     """The choice of a call by the original functions."""
     subject.confirm(call, subject.lifted)
-    selector = subject.selector
-    serving = [key for key, claim in subject.lifted.items() if Predicate(subject.domain, claim)(call)]
-    beaten = {other for key in serving for other in selector.wins_over[key]}
-    return tuple(key for key in serving if key not in beaten)
+    return chosen_keys(subject.selector, call)
 
 
 def _words(choice: tuple[str, ...]) -> str:

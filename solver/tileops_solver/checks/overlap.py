@@ -10,6 +10,7 @@ from tileops_rules import Selector
 from tileops_rules.expr import negation
 
 from tileops_solver.checks.asked import Check, Result
+from tileops_solver.checks.edits import class_name, preference
 from tileops_solver.engine import Outcome
 from tileops_solver.findings import Finding, Pairs, Severity, Undecided
 from tileops_solver.places import place_of
@@ -124,7 +125,7 @@ def _finding(subject: Subject, first: str, second: str, call: Any) -> Finding:
             f" On every such call {names}, preferred over both, is chosen; their order is needed "
             f"all the same, for where {names} cannot run or is changed."
         )
-    edits = [f"{_edit(selector, *pair)} in {_named(selector, pair[0])}" for pair in ((first, second), (second, first))]
+    edits = [_edit(selector, *pair) for pair in ((first, second), (second, first))]
     message = (
         f"{first} and {second} both serve {call!r} and neither is preferred.{note} "
         f"Write {edits[0]} ({places[0]}), or {edits[1]} ({places[1]})."
@@ -141,14 +142,9 @@ def _finding(subject: Subject, first: str, second: str, call: Any) -> Finding:
 
 
 def _edit(selector: Selector, winner: str, loser: str) -> str:
-    """The line that makes *winner* preferred over *loser* and keeps what it prefers already."""
-    preferred = ", ".join(f'"{key}"' for key in sorted({loser, *selector.candidate(winner).preferred_over}))
-    return f"preferred_over = frozenset({{{preferred}}})"
-
-
-def _named(selector: Selector, key: str) -> str:
-    kind = selector.candidate(key).implementation
-    return key if kind is None else kind.__name__
+    """The line that makes *winner* preferred over *loser* and keeps what it prefers already, with its class."""
+    line = preference({loser, *selector.candidate(winner).preferred_over})
+    return f"{line} in {class_name(selector, winner)}"
 
 
 def _settling(subject: Subject, first: str, second: str) -> tuple[str, ...]:

@@ -56,13 +56,9 @@ class _Asked:
 
 
 def _run(subject: Subject) -> Result:
-    findings: list[Finding] = []
-    undecided: list[Undecided] = []
-    for asked in _rules(subject):
-        for each in _thrown(subject, asked):
-            (findings if isinstance(each, Finding) else undecided).append(each)  # type: ignore[arg-type]
+    result = Result.of(each for asked in _rules(subject) for each in _thrown(subject, asked))
     subject.step()
-    return Result(tuple(findings), tuple(undecided))
+    return result
 
 
 def _rules(subject: Subject) -> Iterator[_Asked]:

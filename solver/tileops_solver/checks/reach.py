@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from tileops_rules import Selector
 from tileops_rules.archs import KNOWN_ARCHS
 from tileops_rules.building import keeps_its_values
 from tileops_rules.domain import DEVICE_FACTS
@@ -24,7 +23,7 @@ from tileops_solver.subject import Platform, Subject
 from tileops_solver.validity import rejection
 from tileops_solver.witness import Witness
 
-__all__ = ["Reach", "at_least_served", "at_most_served", "partners", "reach_of", "reached", "winners"]
+__all__ = ["Reach", "at_least_served", "at_most_served", "partners", "reach_of", "reached"]
 
 
 def at_most_served(subject: Subject, key: str) -> Expr:
@@ -44,18 +43,6 @@ def partners(subject: Subject, key: str) -> tuple[str, ...]:
         return ()
     near = frozenset(subject.may_meet(key))
     return tuple(k for k in better if k in near)
-
-
-def winners(selector: Selector, call: Any) -> tuple[str, ...]:
-    """Who is chosen for *call* by the real methods: one, none, or several where an order is missing."""
-    mask = 0
-    for i, candidate in enumerate(selector.candidates):
-        try:
-            serves = candidate.cannot_run(call) is None and candidate.refusal(call) is None
-        except Exception:  # noqa: BLE001 - a rule that raises on a call does not serve it
-            serves = False
-        mask |= serves << i
-    return tuple(selector.candidates[i].key for i in selector.undefeated(mask))
 
 
 def reached(start: str, following: Mapping[str, Collection[str]]) -> set[str]:

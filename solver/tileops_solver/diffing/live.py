@@ -12,6 +12,7 @@ from tileops_rules.expr import Path, exact_key
 from tileops_rules.printing import value_text
 
 from tileops_solver.diffing.choices import NOBODY, TIE
+from tileops_solver.real_methods import chosen_keys
 
 __all__ = ["CannotBuild", "chosen_by_methods", "real_call"]
 
@@ -58,12 +59,5 @@ def chosen_by_methods(selector: Selector, call: Any) -> str:
         check_valid(selector.spec, call)
     except (OutsideDomain, InvalidCall):
         return NOBODY
-    winner = selector.winner(sum(1 << i for i, each in enumerate(selector.candidates) if _serves(each, call)))
-    return selector.keys[winner] if winner >= 0 else NOBODY if winner == -1 else TIE
-
-
-def _serves(candidate: Any, call: Any) -> bool:
-    try:
-        return candidate.cannot_run(call) is None and candidate.refusal(call) is None
-    except Exception:  # noqa: BLE001 - a rule that raises does not serve
-        return False
+    keys = chosen_keys(selector, call)
+    return TIE if len(keys) > 1 else keys[0] if keys else NOBODY
