@@ -38,6 +38,8 @@ def test_without_its_preference_the_example_fails_as_the_first_screen_shows() ->
     said = words(done.stderr)
     for part in re.split(r"\([\w/.]+:\d+\)", shown):
         assert part.strip().removeprefix("UnorderedOverlapError: ") in said
+    (ours,) = re.findall(r"tileops/[\w/.]+:\d+", shown)
+    assert ours in said, "the place in this tree is where the class stands now"
 
 
 def test_the_example_over_any_dataclass_finds_the_call_it_names() -> None:
