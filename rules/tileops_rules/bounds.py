@@ -47,8 +47,12 @@ def _mod_one(lo: int, hi: int, low: int, high: int) -> Bounds:
         ends = (lo % low, hi % low)
         return min(ends), max(ends)
     if low > 0:
-        return (lo, hi) if lo >= 0 and hi < low else (0, min(high - 1, hi) if lo >= 0 else high - 1)
-    return (lo, hi) if hi <= 0 and lo > high else (max(low + 1, lo) if hi <= 0 else low + 1, 0)
+        if lo < 0:
+            return 0, high - 1
+        return (lo, hi) if hi < low else (0, min(high - 1, hi))
+    if hi > 0:
+        return low + 1, 0
+    return (lo, hi) if lo > high else (max(low + 1, lo), 0)
 
 
 def _mod(e: Expr, ask: _Ask) -> Bounds:

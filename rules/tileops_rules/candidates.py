@@ -31,11 +31,11 @@ class Candidate:
 
     key: str
     refusal: Callable[[Any], Any]
-    general: bool = False
-    preferred_over: frozenset[str] = frozenset()
-    devices: frozenset[str] = frozenset({"cuda"})
-    supported_archs: tuple[int, ...] | None = None
-    implementation: type | None = None
+    general: bool
+    preferred_over: frozenset[str]
+    devices: frozenset[str]
+    supported_archs: tuple[int, ...] | None
+    implementation: type | None
 
     def __init__(
         self,

@@ -6,7 +6,6 @@ is, they raise, and the caller goes the long way.
 
 from __future__ import annotations
 
-import enum
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -122,9 +121,8 @@ def _among(node: Expr, args: Sequence[Reader]) -> Reader:
     kinds = {type(option) for option in options}
     if len(kinds) == 1:
         (kind,) = kinds
-        if kind in (str, int, bool, type(None)) or issubclass(kind, enum.Enum):
-            plain = frozenset(options)
-            return lambda values: type(values[path]) is kind and values[path] in plain
+        plain = frozenset(options)
+        return lambda values: type(values[path]) is kind and values[path] in plain
     keys = frozenset(map(exact_key, options))
     return lambda values: exact_key(values[path]) in keys
 

@@ -11,6 +11,7 @@ Bytecode is not the same in two versions of Python, so neither are these digests
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import enum
 import functools
@@ -234,10 +235,10 @@ class _Reached:
         row = next((say for kinds, say in _SAYINGS if isinstance(value, kinds)), None)
         if row is not None:
             return row(self, value, depth + 1)
-        try:
-            return spelled(value) if not is_dataclass(value) else self._object(value, depth + 1)
-        except NotSpelled:
-            return self._object(value, depth + 1)
+        if not is_dataclass(value):
+            with contextlib.suppress(NotSpelled):
+                return spelled(value)
+        return self._object(value, depth + 1)
 
     def all_of(self, values: Iterable[Any], depth: int) -> str:
         """What each of *values* is."""

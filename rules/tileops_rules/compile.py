@@ -137,8 +137,16 @@ class Writer:
     def _load_slot(self, depth: int, source: str, slot: Slot, outside: str) -> None:
         variable = self.variable(slot.path)
         self.line(depth, f"{variable} = {source}")
+        self._check(depth, variable, slot, outside)
+
+    def _check(self, depth: int, variable: str, slot: Slot, outside: str) -> None:
         wrong = outside.format(slot=self.name(slot), value=variable)
-        self.line(depth, f"if {self._not_inside(variable, slot)}: {wrong}")
+        not_inside = self._not_inside(variable, slot)
+        if slot.sort == "finite" and not _told_by_identity(slot):
+            self.line(depth, f"try: _x = {not_inside}")
+            self.line(depth, "except TypeError: _x = True")  # it cannot be hashed, which every value of the slot can
+            not_inside = "_x"
+        self.line(depth, f"if {not_inside}: {wrong}")
 
     def _not_inside(self, variable: str, slot: Slot) -> str:
         if slot.sort == "int":
@@ -152,7 +160,7 @@ class Writer:
             if slot.hi is not None:
                 wrong += f" or not {variable} <= {self.name(slot.hi)}"
             return wrong
-        if len(slot.values) <= 3 and all(_by_identity(v) for v in slot.values):
+        if _told_by_identity(slot):
             return " and ".join(f"{variable} is not {self.name(v)}" for v in slot.values)
         if all(_by_identity(v) for v in slot.values):
             return f"{variable} not in {self.name(frozenset(slot.values))}"
@@ -173,8 +181,7 @@ class Writer:
             self.line(depth, f"if {variable} is None: {choice} = 'None'")
             self.line(depth, "else:")
             self.line(depth + 1, f"{choice} = {name!r}")
-            wrong = outside.format(slot=self.name(slot), value=variable)
-            self.line(depth + 1, f"if {self._not_inside(variable, slot)}: {wrong}")
+            self._check(depth + 1, variable, slot, outside)
 
     def _load_any(self, depth: int, source: str, shape: Shape, needed: frozenset[Path], outside: str) -> None:
         self.line(depth, "_d = {}")
@@ -242,6 +249,11 @@ class Writer:
             comparison = "is" if _by_identity(values[0]) else "=="
             return f"({variable} {comparison} {self.name(values[0])})"
         return f"({variable} in {self.name(frozenset(values))})"
+
+
+def _told_by_identity(slot: Slot) -> bool:
+    """Whether a finite slot's few values are each compared by identity; else they are looked up by their hash."""
+    return len(slot.values) <= 3 and all(_by_identity(v) for v in slot.values)
 
 
 def _by_identity(value: Any) -> bool:

@@ -174,14 +174,12 @@ def _all_reasons(tree: Tree, call: Any, values: Mapping[Path, Any]) -> dict[str,
         if best.get(id(node), cost + 1) <= cost:
             continue
         best[id(node)] = cost
-        if isinstance(node, Leaf):
-            if node.outcome.serves:
-                found: dict[str, str] = {}
-                for each in left:
-                    reason, template = _reason_from(each, call, values)
-                    found.setdefault(reason, template)
-                return found
-            continue
+        if isinstance(node, Leaf) and node.outcome.serves:
+            found: dict[str, str] = {}
+            for each in left:
+                reason, template = _reason_from(each, call, values)
+                found.setdefault(reason, template)
+            return found
         for branch, own in _branches(node, values):
             if own:
                 heapq.heappush(queue, (cost, next(order), branch, left))

@@ -64,7 +64,7 @@ class Facts:
         """The values that *expr* may still have, or None where these are more than *most*."""
         low, high = self.bounds(expr)
         excluded = self._excluded.get(expr, frozenset())
-        if high - low + 1 - len(excluded) > most:
+        if high - low + 1 - sum(low <= v <= high for v in excluded) > most:
             return None
         return [v for v in range(low, high + 1) if v not in excluded]
 

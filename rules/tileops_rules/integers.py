@@ -148,8 +148,6 @@ class IntSymbol(StandIn):
     def _shift(self, by: Any) -> int:
         if isinstance(by, IntSymbol) or not isinstance(by, int):
             self._asks.refuse(f"{self._name()} is shifted by {shown(by)}: only constant shifts lift")
-        if by < 0:
-            raise ValueError("negative shift count")
         return int(by)
 
     def __and__(self, other: Any) -> Any:
@@ -263,7 +261,7 @@ def _is_subscript(frame: Any) -> bool:
     found = _subscripts.get(key)
     if found is None:
         code = frame.f_code.co_code
-        found = dis.opname[code[frame.f_lasti]] in ("BINARY_SUBSCR", "BINARY_OP") if frame.f_lasti >= 0 else False
+        found = dis.opname[code[frame.f_lasti]] in ("BINARY_SUBSCR", "BINARY_OP")
         _subscripts[key] = found
     return found
 
@@ -378,8 +376,6 @@ class RatioSymbol(StandIn):
 
 
 def _even_mantissa(value: float) -> bool:
-    if value == 0:
-        return True
     ulp = math.ulp(value)
     return int(Fraction(value) / Fraction(ulp)) % 2 == 0
 

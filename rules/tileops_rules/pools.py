@@ -44,7 +44,7 @@ class Pool:
     def weighted(self) -> Sequence[Any]:
         """The values, with the edges so often that they are half of it."""
         if not self._weighted:
-            often = 1 + len(self.values) // len(self.edges) if self.edges else 0
+            often = 1 + len(self.values) // max(len(self.edges), 1)
             self._weighted = [*self.values, *self.edges * often]
         return self._weighted
 
@@ -101,7 +101,8 @@ def _values(slot: Slot, numbers: set[int] | None, floats: set[float] | None, tex
         near = sorted({*(numbers or ()), *_SMALL, slot.lo, slot.hi})
         return near[bisect.bisect_left(near, slot.lo) : bisect.bisect_right(near, slot.hi)]
     if slot.sort == "float":
-        return [v for v in float_places(floats or {0.0, 1.0}) if slot.holds(v)]
+        ends = {float(end) for end in (slot.lo, slot.hi) if end is not None}
+        return [v for v in float_places((floats or {0.0, 1.0}) | ends) if slot.holds(v)]
     return [*dict.fromkeys(texts or ()), "", "any other"]
 
 
@@ -125,7 +126,7 @@ def _constants(
             numbers.extend((path, near) for path in paths_of(node))
         elif node.kind in ("mod", "floordiv") and node.args[1].kind == "const":
             step = node.args[1].data
-            multiples = frozenset(step * k + d for k in (1, 2, 17) for d in (-1, 0, 1))
+            multiples = frozenset(near for k in (1, 2, 17) for near in range(step * k - 1, step * k + 2))
             numbers.extend((path, multiples) for path in paths_of(node))
     return tuple(numbers), tuple(floats), tuple(texts)
 
@@ -136,7 +137,8 @@ def _near(question: Expr) -> frozenset[int]:
     argument = question.args[0]
     coefficients = argument.data[1] if argument.kind == "sum" else (1,)
     for c in coefficients:
-        found |= {limit // abs(c) + d for d in (-1, 0, 1)}
+        share = limit // abs(c)
+        found |= {share - 1, share, share + 1}
     if argument.kind == "product" and limit > 0:
         root = math.isqrt(limit)
         found |= {root - 1, root, root + 1, *(limit // k for k in (2, 3, 4, 8, 16, 64))}
@@ -159,7 +161,7 @@ def split(path: Path, pool: Pool, question: Expr, slot: Slot) -> tuple[Pool, Poo
         there = at < len(values) and values[at] == value
         yes, no = values[at : at + there], [*values[:at], *values[at + there :]]
         yes_edges = tuple(yes)
-        no_edges = (*(e for e in edges if e != value), *values[max(at - 1, 0) : at], *values[at + there : at + 2])
+        no_edges = (*(e for e in edges if e != value), *values[:at][-1:], *values[at + there : at + 2])
     else:
         answers = [_holds(question, path, value) for value in values]
         yes = [v for v, answer in zip(values, answers, strict=True) if answer]
@@ -182,7 +184,7 @@ def _divisors(question: Expr) -> list[int]:
 
 def _searched(path: Path, values: Sequence[int], asked: Sequence[tuple[Expr, bool]], slot: Slot) -> list[int]:
     """A number that gives all answers, near the first and the last of *values*; nothing where there is none."""
-    for distance in range(1, _REACH):
+    for distance in range(_REACH):
         for start in {*values[:1], *values[-1:]}:
             for value in (start + distance, start - distance):
                 if slot.lo <= value <= slot.hi and all(_holds(q, path, value) is answer for q, answer in asked):

@@ -100,7 +100,7 @@ class _Near:
     def _others(self) -> dict[Path, Any]:
         """Values for the slots that the tree reads, to stand where a path does not ask about them."""
         values = {path: self._draw.choice(self._pools[path].values) for path in self._read}
-        if self._linked and self._linked[0] in values:
+        if not values.keys().isdisjoint(self._linked):
             options = consistent(self._domain, self._linked, ())
             values.update(zip(self._linked, self._draw.choice(options), strict=True))
         return values
@@ -205,9 +205,9 @@ class _Near:
         Taken for granted is that the question compares something that changes evenly with the slot, as a sum or a
         product does; what comes out is tried.
         """
-        slot = self._domain.slots[path]
-        if question.kind not in ("at_most", "equals") or slot.sort != "int":
+        if question.kind not in ("at_most", "equals"):
             return None
+        slot = self._domain.slots[path]
         kept = values[path]
         compared = question.args[0]
         try:

@@ -104,9 +104,8 @@ class _Refused:
     """Answers ``hasattr(type(call), '__dataclass_fields__')`` aloud, which ``dataclasses.replace`` asks."""
 
     def __get__(self, call: Any, owner: Any = None) -> NoReturn:
-        if call is None:
-            raise GivenUp
-        call._SymbolicCall__refuse("dataclasses (replace, asdict or fields)")
+        if call is not None:
+            call._SymbolicCall__refuse("dataclasses (replace, asdict or fields)")
         raise GivenUp
 
 

@@ -95,7 +95,7 @@ def _is_returned_at_once(steps: bytes, offset: int) -> bool:
             taken, made = 1, False
         elif name in _FORMATS and not _has_width(steps, at):
             taken, made = 1, True
-        elif name == "BUILD_STRING" and steps[at - 2] != dis.EXTENDED_ARG:
+        elif name == "BUILD_STRING":  # of a few parts: Python joins a list of more
             taken, made = argument, True
         elif name == "BINARY_OP":
             taken, made = 2, False

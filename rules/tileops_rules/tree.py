@@ -150,9 +150,9 @@ def walk_tree(tree: Tree) -> Iterator[Tree]:
         if done or isinstance(node, Leaf):
             seen.add(id(node))
             yield node
-            continue
-        stack.append((node, True))
-        stack.extend((branch, False) for branch in reversed(below(node)))
+        else:
+            stack.append((node, True))
+            stack.extend((branch, False) for branch in reversed(below(node)))
 
 
 def leaves(tree: Tree) -> Iterator[Leaf]:

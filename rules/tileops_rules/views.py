@@ -353,6 +353,10 @@ def _check_stores(asks: Any, code: types.CodeType) -> None:
         asks.give_up(code.co_filename, line, f"{scope} {name} is stored to: a rule is a function of the call alone")
 
 
+_LOADS_NAME: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
+"""The last two stand in the body of a class, before Python 3.12 and since."""
+
+
 @functools.lru_cache(4096)
 def _only_for_attributes(code: types.CodeType) -> frozenset[str]:
     """Global and closure names that the code only ever takes attributes of."""
@@ -364,6 +368,6 @@ def _only_for_attributes(code: types.CodeType) -> frozenset[str]:
             if loaded is not None:
                 (attribute if step.opname in ("LOAD_ATTR", "LOAD_METHOD") else other).add(loaded)
                 loaded = None
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"):
+            if step.opname in _LOADS_NAME:
                 loaded = str(step.argval)
     return frozenset(attribute - other)

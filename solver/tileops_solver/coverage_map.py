@@ -125,8 +125,7 @@ class CoverageMap:
         if x == y:
             raise ValueProblem(f"both axes are {x}: name two fields")
         self.x, self.y = self._axis(x, x_range), self._axis(y, y_range)
-        values = selector.domain.read(call)
-        self._fixed = {path: value for path, value in values.items() if path not in (self.x.path, self.y.path)}
+        self._fixed = selector.domain.read(call)
         self.usual: tuple[str, ...] = ()
         for axis in (self.x, self.y):
             if axis.field == "arch":
@@ -176,14 +175,13 @@ class CoverageMap:
 
     @cached_property
     def _questions(self) -> dict[str, Expr]:
-        """For each choice when it holds, beginning with what rules the others out."""
+        """For each choice when it holds, beginning with what rules the others out; where none holds, nobody serves."""
         subject = self._subject
         declared = self.selector.declared_unserved
         questions = {INVALID: negation(self.selector.valid.expr)}
         questions.update({key: subject.chosen(key) for key in subject.lifted})
         if declared is not None:
             questions[UNSERVED] = conjunction([negation(subject.served), negation(declared.serves.expr)])
-        questions[NOBODY] = negation(subject.served)
         return questions
 
     def _axis(self, name: str, limits: tuple[int, int] | None) -> Axis:
@@ -197,7 +195,7 @@ class CoverageMap:
             raise ValueProblem(f"{name} is no axis: name an integer or a field of few values, as {', '.join(usable)}")
         slot = shape.slot
         largest = max((abs(limit) for limit in self._thresholds(shape.path)), default=4)
-        lo, hi = limits if limits is not None else (max(slot.lo, min(0, slot.lo)), min(slot.hi, _SPAN * largest))
+        lo, hi = limits if limits is not None else (slot.lo, min(slot.hi, _SPAN * largest))
         lo, hi = max(lo, slot.lo), min(hi, slot.hi)
         if lo > hi:
             raise ValueProblem(f"the range of {name} from {lo} to {hi} is empty: {name} is {slot}")
@@ -222,10 +220,10 @@ class CoverageMap:
             answer = box.answer(question)
             if answer is None:
                 return None, box.doubt
-            if answer and name in (INVALID, UNSERVED, NOBODY):
-                return " or ".join(chosen) or name, None
             if answer:
                 chosen.append(name)
+            if answer and name == INVALID:
+                break
         return " or ".join(chosen) or NOBODY, None
 
     def _box(self, x: tuple[int, int], y: tuple[int, int]) -> _Box:

@@ -107,7 +107,7 @@ def smallest_hitting_set(sets: Sequence[frozenset[str]]) -> tuple[str, ...]:
         size += 1
     chosen: tuple[str, ...] = ()
     for member in sorted(frozenset().union(*sets)):
-        if len(chosen) < size and search.can_hit((*chosen, member), size - len(chosen) - 1):
+        if search.can_hit((*chosen, member), size - len(chosen) - 1):
             chosen = (*chosen, member)
     return chosen
 

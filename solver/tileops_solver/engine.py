@@ -308,7 +308,7 @@ class _Stage:
         # Python raises KeyboardInterrupt itself once the check returns; z3's handler is not thread-safe.
         self.solver.set("ctrl_c", False)
         term = self._encoder.encode(beyond_ranges(expr, codes, known))
-        self._ranged = frozenset(self._encoder.variables)
+        self._ranged = dict.fromkeys(self._encoder.variables)  # in their order: a set has another in every process
         self.solver.add(*self._encoder.ranges(self._ranged), term)
 
     def add(self, constraint: _Constraint) -> None:

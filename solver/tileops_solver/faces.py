@@ -98,11 +98,13 @@ class Spot:
 def _solved(subject: Expr, target: int, values: Mapping[Path, Any]) -> Iterator[tuple[Path, int]]:
     """Values of one integer slot at which a sum of slots, or a remainder of one by a constant, is *target*."""
     if subject.kind == "sum":
+        try:
+            missing = target - evaluate(subject, values)
+        except ZeroDivisionError:
+            return  # a number that it is made of is not there, or a divisor is 0
         for atom, factor in sorted(zip(subject.args, subject.data[1], strict=True), key=lambda term: abs(term[1])):
-            if atom.kind == "int" and atom.data in values:
-                missing = target - evaluate(subject, values)
-                if missing % factor == 0:
-                    yield atom.data, values[atom.data] + missing // factor
+            if atom.kind == "int" and missing % factor == 0:
+                yield atom.data, values[atom.data] + missing // factor
     elif subject.kind == "mod" and subject.args[0].kind == "int" and subject.args[1].kind == "const":
         path, divisor = subject.args[0].data, subject.args[1].data
         if path in values:

@@ -339,12 +339,10 @@ def _code(codes: Codes, value: Any) -> int:
 
 def _by_distance(codes: Codes, middle: int, span: Span) -> list[int]:
     """The codes of a finite slot of integers from the nearest on, up before down; what is no integer comes last."""
-
-    def rank(code: int) -> tuple[bool, int, bool, int]:
-        value = codes.value(code)
-        return (False, abs(value - middle), value < middle, code) if type(value) is int else (True, 0, False, code)
-
-    return sorted(range(span[0], span[1] + 1), key=rank)
+    values = {code: codes.value(code) for code in range(span[0], span[1] + 1)}
+    numbers = [code for code, value in values.items() if type(value) is int]
+    numbers.sort(key=lambda code: (abs(values[code] - middle), -values[code]))
+    return [*numbers, *(code for code, value in values.items() if type(value) is not int)]
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -82,7 +82,7 @@ def shown_on(platform: str, arch: int | None, call: Any) -> str:
         arch: Its arch, where it is one.
         call: A call there.
     """
-    usual = KNOWN_ARCHS.get(arch or 0)
+    usual = None if arch is None else KNOWN_ARCHS.get(arch)
     shown = []
     for field in dataclasses.fields(call):
         if field.name in ("device", "arch") and platform:

@@ -118,7 +118,7 @@ def _ticks(axis: Axis, borders: Sequence[int]) -> list[int]:
     wanted = borders
     if len(borders) > _MOST_TICKS:
         powers = [2**i for i in range(axis.hi.bit_length()) if axis.lo <= 2**i <= axis.hi]
-        step = max(1, (axis.hi - axis.lo) // (_MOST_TICKS - 2))
+        step = (axis.hi - axis.lo) // (_MOST_TICKS - 2)
         wanted = powers if axis.log else range(axis.lo, axis.hi + 1, step)
     kept: list[int] = []
     for value in (*wanted, axis.lo, axis.hi):

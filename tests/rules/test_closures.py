@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import random
 from typing import Any
 
@@ -97,6 +98,84 @@ def test_what_is_nested_deeply_or_shared_often_is_evaluated_step_by_step() -> No
         shared = E.disjunction([E.conjunction([shared, some]), E.conjunction([E.negation(shared), other])])
     assert reader(shared) is None
     assert evaluate(shared, {("a",): 0, ("b",): 0, ("c",): 0}) is True
+
+
+A, B = E.integer(("a",)), E.integer(("b",))
+
+
+def abs_of(expr: E.Expr, levels: int) -> E.Expr:
+    for _ in range(levels):
+        expr = E.absolute(expr)
+    return expr
+
+
+def test_forty_levels_are_read_at_once_and_one_more_is_not() -> None:
+    for levels, read in ((38, True), (39, True), (40, False)):
+        assert (reader(abs_of(A, levels)) is not None) is read
+    for shallow, deep in ((A, B), (B, A)):
+        # A sum of two slots: the deeper one counts, whichever stands first.
+        assert reader(E.add(shallow, abs_of(deep, 38))) is not None
+        assert reader(E.add(shallow, abs_of(deep, 39))) is None
+        assert evaluate(E.add(shallow, abs_of(deep, 39)), {("a",): 2, ("b",): 3}) == 5
+
+
+def test_shared_parts_may_be_read_four_times_each_and_sixteen_more() -> None:
+    five = A
+    for _ in range(5):
+        five = E.floordiv(five, five)
+    # Six nodes, 63 reads; each absolute value above adds one of each, so 4 more are allowed.
+    assert reader(abs_of(five, 7)) is None  # 70 reads, 13 nodes: 68
+    assert reader(abs_of(five, 8)) is not None  # 71 reads, 14 nodes: 72
+    both = E.floordiv(five, A)
+    assert reader(abs_of(both, 6)) is None  # 71 reads, 13 nodes: 68
+    assert reader(abs_of(both, 7)) is not None  # 72 reads, 14 nodes: 72
+    thrice = E.floordiv(E.floordiv(five, A), A)
+    assert reader(abs_of(thrice, 6)) is None  # 73 reads, 14 nodes: 72
+
+
+def test_a_number_of_terms_and_factors_is_read_as_such() -> None:
+    values = {("a",): 5, ("b",): -3, ("c",): 7}
+    c = E.integer(("c",))
+    for expr, expected in (
+        (E.add(E.scale(A, 2), E.constant(3)), 13),
+        (E.add(E.scale(A, 2), E.add(E.scale(B, -4), E.constant(1))), 23),
+        (E.add(E.add(A, E.scale(B, 2)), E.add(E.scale(c, 3), E.constant(-1))), 19),
+        (E.multiply(A, B), -15),
+        (E.multiply(E.multiply(A, B), c), -105),
+        (E.floordiv(c, B), -3),
+        (E.floordiv(c, E.constant(4)), 1),
+        (E.mod(c, B), -2),
+        (E.mod(c, E.constant(4)), 3),
+        (E.absolute(B), 3),
+        (E.bit_length(c), 3),
+    ):
+        read = reader(expr)
+        assert read is not None
+        assert read(values) == expected, str(expr)
+
+
+class Mode(enum.Enum):
+    FAST = 1
+    SAFE = 2
+
+
+class Size(enum.IntEnum):
+    S = 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (1,), (1, 2), ("x",), (True,), (None,), (Mode.FAST,), (Size.S,), (0.0,), (1.0, 0.5), (1, "x"), (1, True),
+        (Mode.FAST, None), ((1, 2),), (Size.S, 1), (float("inf"),),
+    ],
+)  # fmt: skip
+def test_one_of_some_values_means_one_of_the_same_type(options: tuple[Any, ...]) -> None:
+    read = reader(E.among(("k",), options))
+    assert read is not None
+    for value in (0, 1, 2, True, False, None, "x", "".join(["", "x"]), "", Mode.FAST, Mode.SAFE, Size.S, 0.0, -0.0, 0.5,
+                  1.0, (1, 2), (1,), float("inf")):  # fmt: skip
+        assert read({("k",): value}) is any(type(v) is type(value) and v == value for v in options), value
 
 
 def test_a_part_that_settles_an_answer_hides_an_undefined_one_on_either_side() -> None:

@@ -9,7 +9,10 @@ from typing import Annotated, Any, Optional
 
 import pytest
 from tileops_rules import Candidate, Explanation, InvalidCall, OneOf, Range, Selector
-from tileops_rules.explaining import Entry
+from tileops_rules import expr as E
+from tileops_rules.explaining import Entry, _all_reasons, _branches, _reason_from
+from tileops_rules.outcome import Fill, Raised, Returned, Template
+from tileops_rules.tree import Ask, Leaf, Pick
 
 
 class Card:
@@ -172,6 +175,80 @@ class TestOneAsked:
             selector(SQUARE).said("square", Call(11))
         with pytest.raises(KeyError, match="no implementation has the key 'other'"):
             selector(SQUARE).said("other", Call())
+
+
+N, M = E.integer(("n",)), E.integer(("m",))
+SERVES = Leaf(Returned(None, "serves"))
+RATIO = Leaf(Returned(Template(("n over m is ", Fill("ratio", "n / m", (N, M)))), "ratio"))
+RAISES = Leaf(Raised(ValueError, "no"))
+KINDS = Pick(("kind",), (((1, 2), SERVES), ((True,), RATIO)))
+
+
+class TestTheReasonsOfATree:
+    def test_a_branch_is_the_call_s_own_where_its_answer_leads_there(self) -> None:
+        divides = Ask(E.equals(E.mod(N, M), 0), SERVES, RATIO)
+        assert _branches(divides, {("n",): 6, ("m",): 3}) == [(SERVES, True), (RATIO, False)]
+        assert _branches(divides, {("n",): 6, ("m",): 4}) == [(SERVES, False), (RATIO, True)]
+        for values in ({("n",): 6, ("m",): 0}, {("n",): 6}):
+            assert _branches(divides, values) == [(SERVES, False), (RATIO, False)]
+        for kind, own in ((1, (True, False)), (2, (True, False)), (True, (False, True)), (1.0, (False, False))):
+            assert _branches(KINDS, {("kind",): kind}) == [(SERVES, own[0]), (RATIO, own[1])]
+        assert _branches(KINDS, {}) == [(SERVES, False), (RATIO, False)]
+        assert _branches(SERVES, {}) == []
+
+    def test_a_reason_is_filled_from_the_call_where_it_can_be(self) -> None:
+        template = "n over m is {n / m}"
+        assert _reason_from(RATIO, None, {("n",): 3, ("m",): 2}) == ("n over m is 1.5", template)
+        assert _reason_from(RATIO, None, {("n",): 3, ("m",): 0}) == (template, template)
+        assert _reason_from(RAISES, None, {}) == ("ValueError: no", "ValueError: no")
+        tall = Leaf(Returned(Template(("of ", Fill("object", "tile.rows", (), ("tile", "rows")))), "tall"))
+        assert _reason_from(tall, Call(), {}) == ("of {tile.rows}", "of {tile.rows}")
+
+    def test_a_reason_is_found_by_the_call_s_own_answers_and_else_by_the_first_branch(self) -> None:
+        tree = Ask(E.equals(N, 1), RAISES, Pick(("kind",), (((1,), RATIO), ((2,), RAISES))))
+        for values, expected in (
+            ({("n",): 1}, "ValueError: no"),
+            ({("n",): 3, ("m",): 2, ("kind",): 1}, "n over m is 1.5"),
+            ({("n",): 3, ("m",): 2, ("kind",): 2}, "ValueError: no"),
+            ({("n",): 3, ("m",): 2}, "n over m is 1.5"),
+        ):
+            assert _reason_from(tree, None, values)[0] == expected
+
+    def test_the_way_to_a_serving_end_that_goes_against_the_fewest_answers_tells_the_reasons(self) -> None:
+        one, two = (Leaf(Returned(text, text)) for text in ("one", "two"))
+        tree = Ask(E.at_most(N, 5), Ask(E.at_most(M, 5), SERVES, two), one)
+        for n, m, expected in ((1, 1, []), (9, 1, ["one"]), (1, 9, ["two"]), (9, 9, ["one", "two"])):
+            assert _all_reasons(tree, None, {("n",): n, ("m",): m}) == {each: each for each in expected}
+        assert _all_reasons(Ask(E.at_most(N, 5), one, two), None, {("n",): 1}) == {}
+        shorter = Ask(E.at_most(N, 5), Ask(E.at_most(M, 5), SERVES, two), Ask(E.equals(M, 9), one, SERVES))
+        assert _all_reasons(shorter, None, {("n",): 9, ("m",): 9}) == {"one": "one"}
+        shared = Ask(E.at_most(M, 5), SERVES, two)
+        twice = Ask(E.at_most(N, 5), shared, Ask(E.at_most(N, 7), shared, one))
+        assert _all_reasons(twice, None, {("n",): 9, ("m",): 9}) == {"one": "one", "two": "two"}
+        undefined = Ask(E.equals(E.mod(N, M), 0), one, Ask(E.at_most(N, 5), SERVES, two))
+        assert _all_reasons(undefined, None, {("n",): 9, ("m",): 0}) == {"one": "one", "two": "two"}
+        assert _all_reasons(undefined, None, {("n",): 1, ("m",): 0}) == {"one": "one"}
+
+
+def test_an_entry_reads_so() -> None:
+    shown = {
+        "a: serves, and is chosen": Entry("a", "chosen"),
+        "a (general): serves, and is chosen": Entry("a", "chosen", general=True),
+        "a: serves but loses to b": Entry("a", "loses", loses_to="b"),
+        "a: serves, and ties with b": Entry("a", "ties", loses_to="b"),
+        "a: refuses: x; y": Entry("a", "refuses", ("x", "y")),
+        "a: raises: ValueError: x": Entry("a", "raises", ("ValueError: x",)),
+        "a: cannot run: no cuda": Entry("a", "cannot run", ("no cuda",)),
+    }
+    assert {str(entry): entry for entry in shown.values()} == shown
+    assert str(Explanation(None, ())) == "winner: none"
+    assert Entry("a", "loses", ("x",), "b", True).as_json() == {
+        "key": "a",
+        "status": "loses",
+        "reasons": ["x"],
+        "loses_to": "b",
+        "general": True,
+    }
 
 
 @pytest.mark.parametrize("member", ["preferred_over", "devices"])

@@ -104,6 +104,7 @@ MEANT = {
         "call.k / 3 != 1", "call.k / 3 > 1", "bool(call.k / 3)", "not call.k / 3", "call.k / 0", "0.1 < call.k / 10",
         "call.k / 4 == None", "call.k / 4 != 'x'", "call.k / 4 < math.inf", "call.k / 4 > math.nan",
         "call.k / 4 != math.nan", "call.k / 4 >= -math.inf", "call.k / 10 == 10**400", "call.k / 4 < 2**60 + 1",
+        "call.k / 10 < 10**400", "call.k / 10 <= -(10**400)",
         "call.k / 10 <= 0.3", "call.k / 10 < 0.3", "call.k / 10 == 0.3", "call.k / 3 <= 1e308 * 1.7",
         "call.k ** 2 > 50", "call.k ** 0 == 1", "call.k ** 1 == 3", "call.k ** 3 < -100", "call.k ** 8 == 6561",
         "call.k << 2 > 9", "call.k << 0 == 3", "call.k >> 1 == 3", "call.k >> 0 == 3", "call.k << -1", "call.k >> -1",
@@ -337,7 +338,7 @@ def test_what_has_no_symbolic_answer_is_refused_by_its_name(condition: str) -> N
 
 SHOWN = [
     "f'{call.k}'", "f'{call.k!r}'", "f'{call.k!s:>5}'", "f'{call.k:>5}|{call.k:05d}'", "f'{call.k + 1}'",
-    "str(call.k)",
+    "f'{call.m:c}'", "str(call.k)",
     "repr(call.k)", "f'{call.k / 4}'", "f'{call.k / 4:.1f}'", "f'{call.eps}'", "f'{call.eps:.2f}'", "f'{call.name}'",
     "f'{call.name!r}'", "f'{call.name:>9}'", "f'{call.window}'", "f'{call.shape}'", "f'{call.pair[0]}'",
     "f'{call.tile}'",

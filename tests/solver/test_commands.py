@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import tileops_solver
+from click.testing import CliRunner
 from tileops_rules import Candidate, Selector
+from tileops_rules.expr import KINDS
+from tileops_solver import codes, commanding, encode, engine, snapshot_commands, snapshot_data
 from tileops_solver.answer import Answer, Verdict
 from tileops_solver.cli import main
 from tileops_solver.diffing.changes import Change
@@ -23,6 +28,28 @@ TAKEN: dict[str, tuple[list[str], list[str], dict[str, Any]]] = {
         [],
         {"style": "text", "archs": (), "most": 2000, "ops_module": "tileops.ops"},
     ),
+    "audit": (
+        ["targets"],
+        ["frozen_proofs", "plugins", "strict", "write_proofs"],
+        {
+            "style": "text",
+            **dict.fromkeys(("select", "ignore", "archs", "independent_of", "changes_within"), ()),
+            **dict.fromkeys(("allow_file", "beyond")),
+        },
+    ),
+    "diff": (["old", "new"], [], {"style": "text", "targets": ()}),
+    "snapshot": (["targets"], [], {"output": None, "check": None}),
+}
+
+# How many values each argument takes, any number being -1, and whether it has to be there.
+ARGUMENTS = {
+    "audit": {"targets": (-1, True)},
+    "cases": {"op": (1, True), "interface": (1, True)},
+    "diff": {"old": (1, True), "new": (1, False)},
+    "explain": {"op": (1, True), "interface": (1, True), "values": (-1, False)},
+    "plot": {"op": (1, True), "interface": (1, True), "values": (-1, False)},
+    "regions": {"op": (1, True), "interface": (1, True)},
+    "snapshot": {"targets": (-1, False)},
 }
 
 
@@ -46,6 +73,71 @@ def test_a_command_takes_what_is_written_of_it(name: str) -> None:
     assert sorted(option for option, each in found.items() if each.is_flag) == flags
     stated = main.commands[name].make_context(name, ["Op", "face"]).params
     assert {option: value for option, value in stated.items() if option not in (*arguments, *flags)} == others
+
+
+@pytest.mark.parametrize("name", sorted(main.commands))
+def test_the_arguments_of_a_command_are_these(name: str) -> None:
+    params = [each for each in main.commands[name].params if isinstance(each, click.Argument)]
+    assert {each.name: (each.nargs, each.required) for each in params} == ARGUMENTS[name]
+
+
+def test_options_of_an_audit_may_be_repeated_and_lists_have_commas() -> None:
+    stated = ["--select", "gap,dead", "--select", "fits", "--ignore", " gap ", "--arch", "80", "--arch", "90"]
+    stated += ["--independent-of", "n", "--changes-within", "n,m", "--allow", "a.toml", "--beyond", "b.json"]
+    found = main.commands["audit"].make_context("audit", ["one", "two", *stated, "--strict", "--plugins"]).params
+    assert found == {
+        "targets": ("one", "two"),
+        "style": "text",
+        "strict": True,
+        "select": ("gap", "dead", "fits"),
+        "ignore": ("gap",),
+        "archs": (80, 90),
+        "allow_file": Path("a.toml"),
+        "beyond": Path("b.json"),
+        "independent_of": ("n",),
+        "changes_within": ("n", "m"),
+        "plugins": True,
+        "write_proofs": False,
+        "frozen_proofs": False,
+    }
+    assert main.commands["diff"].make_context("diff", ["a", "--target", "x", "--target", "y"]).params["targets"] == (
+        "x",
+        "y",
+    )
+    assert main.commands["snapshot"].make_context("snapshot", ["-o", "x"]).params["output"] == "x"
+
+
+def test_no_file_of_a_command_is_a_folder() -> None:
+    paths = [each for command in main.commands.values() for each in command.params if isinstance(each.type, click.Path)]
+    assert len(paths) >= 6
+    assert [each.name for each in paths if each.type.dir_okay] == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_is_given_by_a_letter_too(option: str) -> None:
+    result = CliRunner().invoke(main, [option])
+    assert (result.exit_code, result.output.startswith("Usage: ")) == (0, True)
+    assert all(f"\n  {name} " in result.output for name in main.commands)
+
+
+def test_exit_codes_and_limits_are_those_that_help_states() -> None:
+    codes = [commanding.CLEAN, commanding.FOUND, commanding.COULD_NOT_RUN, commanding.INCONSISTENT]
+    assert codes == [0, 1, 2, 3]
+    assert commanding.INTERRUPTED == 130
+    assert snapshot_commands._SHOWN == 40
+    assert [engine.WIDEST, engine.MOST_GATES, engine.QUESTION_WORK] == [128, 131_072, 12_000_000]
+
+
+def test_every_public_name_of_the_solver_is_there() -> None:
+    assert {name: getattr(tileops_solver, name).__name__ for name in tileops_solver.__all__} == {
+        name: name for name in tileops_solver._HOMES
+    }
+
+
+def test_every_kind_of_shape_node_and_slot_has_its_row() -> None:
+    assert set(encode.ENCODE) == set(KINDS)
+    assert set(codes._ROWS) == {"int", "finite", "float", "str"}
+    assert len(snapshot_data._WRITE) == len(snapshot_data._READ) == 11
 
 
 def test_a_plot_needs_two_axes_and_takes_a_range_for_each() -> None:

@@ -99,3 +99,20 @@ def test_the_number_of_members_asked_about_is_limited(monkeypatch: pytest.Monkey
     monkeypatch.setattr(covering, "_MOST_DROPPED", 1)
     cover = smallest_cover("abc", asks([frozenset("c")], lambda n: n == 1))
     assert cover == Cover(("b", "c"), False)
+
+
+def test_the_search_ends_at_the_number_of_sets_that_may_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted by hand: 1 of no member, 3 of up to one, 2 that find two suffice, 3 to find the first two of those."""
+    calls = [frozenset("ab"), frozenset("bc"), frozenset("ca")]
+    monkeypatch.setattr(covering, "_MOST_NODES", 9)
+    assert smallest_hitting_set(calls) == ("a", "b")
+    monkeypatch.setattr(covering, "_MOST_NODES", 8)
+    with pytest.raises(TooHard):
+        smallest_hitting_set(calls)
+
+
+def test_sets_without_a_member_in_common_are_counted_and_larger_ones_are_left_out() -> None:
+    assert covering._disjoint([frozenset("ab"), frozenset("bc"), frozenset("cd"), frozenset("e")]) == 3
+    assert covering._disjoint([]) == 0
+    sets = [frozenset("abc"), frozenset("cd"), frozenset("ab"), frozenset("cd"), frozenset("e"), frozenset("de")]
+    assert covering._without_supersets(sets) == [frozenset("e"), frozenset("ab"), frozenset("cd")]

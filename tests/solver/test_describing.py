@@ -177,3 +177,158 @@ def test_the_rules_of_the_real_ops_are_short() -> None:
         text = describe(claims.expr, selector.domain, selector.valid.expr)
         assert len(text) < 400, text
         assert "device" not in text, "what the arch says is not said twice"
+
+
+# ------------------------------------------------------------------------------------------------------- one by one
+
+A, B, C = NUMBERS
+KIND = (c.kind == "x").expr
+
+
+def test_negations_are_moved_to_single_questions() -> None:
+    p, q, r = E.at_most(A, 1), E.equals(B, 2), KIND
+    no = E.negation
+    for expr, plain in (
+        (p, p),
+        (no(p), no(p)),
+        (no(no(p)), p),
+        (no(E.conjunction([p, q])), E.disjunction([no(p), no(q)])),
+        (no(E.disjunction([p, q])), E.conjunction([no(p), no(q)])),
+        (no(E.conjunction([p, no(E.disjunction([q, r]))])), E.disjunction([no(p), q, r])),
+        (E.disjunction([p, no(E.conjunction([q, no(r)]))]), E.disjunction([p, no(q), r])),
+        (E.conjunction([p, E.disjunction([no(q), r])]), E.conjunction([p, E.disjunction([no(q), r])])),
+        (E.TRUE, E.TRUE),
+        (no(E.TRUE), E.FALSE),
+    ):
+        assert describing._positive(expr) is plain, str(expr)
+
+
+@pytest.mark.parametrize(
+    ("expr", "numbers", "left"),
+    [
+        (E.at_most(E.add(A, B), 5), {"a": 3}, E.at_most(B, 2)),
+        (E.at_most(E.add(A, B), 5), {"c": 3}, E.at_most(E.add(A, B), 5)),
+        (E.at_most(E.add(A, B), 5), {"a": 3, "b": 2}, E.TRUE),
+        (E.equals(E.multiply(A, B), 6), {"b": 2}, E.equals(A, 3)),
+        (E.negation(E.conjunction([E.at_most(A, 1), E.at_most(B, 1)])), {"a": 1}, E.at_least(B, 2)),
+        (E.equals(E.mod(A, B), 1), {"b": 2}, E.equals(E.mod(A, E.constant(2)), 1)),
+        (E.equals(E.mod(A, B), 1), {"b": 0}, E.equals(E.mod(A, B), 1)),
+        (E.at_most(E.floordiv(A, B), 1), {"b": 0}, E.at_most(E.floordiv(A, B), 1)),
+        (E.conjunction([KIND, E.equals(A, 2)]), {"a": 2}, KIND),
+    ],
+)
+def test_a_number_that_is_known_is_put_in_where_it_divides_nothing_by_0(
+    expr: E.Expr, numbers: dict[str, int], left: E.Expr
+) -> None:
+    assert describing._with_numbers(expr, {(name,): value for name, value in numbers.items()}) is left
+
+
+def test_a_question_without_an_answer_does_not_hold() -> None:
+    question = E.equals(E.mod(A, B), 1)
+    found = [describing._holds(question, {("a",): 3, ("b",): b}) for b in (2, 3, 0)]
+    assert found == [True, False, False]
+
+
+def shortening() -> describing._Shortening:
+    return describing._Shortening(DOMAIN)
+
+
+def test_parts_without_a_field_in_common_are_asked_about_apart() -> None:
+    def apart(*parts: E.Expr) -> list[list[E.Expr]]:
+        return shortening()._apart(E.conjunction(parts))
+
+    a, b, kind, flag = E.at_most(A, 1), E.at_most(B, 1), KIND, (c.flag == True).expr  # noqa: E712
+    ab, bc = E.at_most(E.add(A, B), 5), E.at_most(E.add(B, C), 5)
+    assert apart(a) == [[a]]
+    assert apart(a, b, kind) == [[a], [b], [kind]]
+    assert apart(a, kind, E.at_least(A, 0)) == [[kind], [a, E.at_least(A, 0)]]
+    assert apart(a, kind, b, ab) == [[kind], [a, b, ab]]
+    assert apart(a, kind, b, flag, ab, bc) == [[kind], [flag], [a, b, ab, bc]]
+    assert apart(ab, bc, a) == [[ab, bc, a]], "what a group is about grows with it"
+    length, item = (c.shape.length == 2).expr, (c.shape[1] == 1).expr
+    assert sum(len(group) for group in apart(length, item)) == len(E.conjunction([length, item]).args)
+    assert len(apart(length, item)) == 1, "both are about shape"
+
+
+def test_a_call_that_was_found_answers_the_next_question_and_a_question_is_asked_once() -> None:
+    short = shortening()
+    before = short._left
+    assert short._known(E.at_most(E.multiply(A, B), 5)) is False
+    assert short._left == before - 1
+    assert short._known(E.at_most(E.multiply(A, B), 6)) is False
+    assert short._known(E.at_most(E.multiply(A, B), 5)) is False
+    assert short._left == before - 1, "the call found first is one for both"
+    assert short._known(E.conjunction([E.equals(E.multiply(A, B), 5), E.at_most(B, 4)])) is True
+    assert short._ask(E.FALSE) is True
+    short._left = 1
+    impossible = [E.conjunction([E.equals(E.multiply(A, B), value), E.at_most(B, 4)]) for value in (7, 11)]
+    assert [short._known(each) for each in impossible] == [True, False], "beyond the last question nothing is shown"
+
+
+def test_what_is_read_first_is_about_one_field_then_several_then_alternatives() -> None:
+    short = shortening()
+    bulks = [E.at_most(A, 1), KIND, E.at_most(E.add(A, B), 5), ((c.a == 1) | (c.b == 2)).expr, E.TRUE]
+    assert [short._bulk(each) for each in bulks] == [0, 0, 1, 2, 1]
+    assert short._bulk(((c.a == 1) | (c.a == 3)).expr) == 0
+    places = [E.at_most(A, 1), E.at_most(C, 1), E.at_most(E.add(C, B), 1), KIND, E.TRUE]
+    assert [short._place(each) for each in places] == [0, 2, 1, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        ((c.a + c.b + c.c <= 8) & (c.a + c.b <= 3), "a + b <= 3"),
+        ((c.a + c.b <= 3) & (c.a + c.b + c.c <= 8), "a + b <= 3"),
+        ((c.a + c.b <= 3) & (c.b + c.c <= 4) & (c.a + 2 * c.b + c.c <= 7), "a + b <= 3 & b + c <= 4"),
+        ((c.a + 2 * c.b + c.c <= 7) & (c.a + c.b <= 3) & (c.b + c.c <= 4), "a + b <= 3 & b + c <= 4"),
+        (((c.b == 1) | (c.a == 1)) & (c.a * c.b == 4), "a*b == 4 & (a == 1 | b == 1)"),
+        (((c.a == 1) | (c.b == 1)) & ((c.a == 1) | (c.b == 1) | (c.c == 2)), "a == 1 | b == 1"),
+        (((c.a == 1) | (c.b == 1) | (c.c == 2)) & ((c.a == 1) | (c.b == 1)), "a == 1 | b == 1"),
+        (((c.a == 1) & (c.b >= 2)) | (c.b >= 2), "b >= 2"),
+        ((c.a >= 1) & ((c.a <= 0) | (c.b >= 2)), "a >= 1 & b >= 2"),
+        ((c.a >= 1) & ((c.a <= 0) | ((c.b >= 2) & (c.a >= 0))), "a >= 1 & b >= 2"),
+        (
+            ((c.a * c.b <= 5) & (c.a + c.c <= 4) & (c.kind == "x"))
+            | ((c.a + c.c <= 4) & (c.a * c.b <= 5) & (c.flag == True)),  # noqa: E712
+            "a*b <= 5 & a + c <= 4 & (kind == 'x' | flag == True)",
+        ),
+        (
+            ((c.a + c.c <= 4) & (c.a * c.b <= 5) & (c.kind == "x"))
+            | ((c.a * c.b <= 5) & (c.a + c.c <= 4) & (c.flag == True)),  # noqa: E712
+            "a + c <= 4 & a*b <= 5 & (kind == 'x' | flag == True)",
+        ),
+    ],
+)
+def test_what_follows_from_what_stands_before_or_after_it_is_left_out(expr: Any, text: str) -> None:
+    assert describe(expr.expr, DOMAIN) == text
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "clause"),
+    [
+        (c.b >= 2, None, "b >= 2"),
+        (c.b <= 4, None, "b <= 4"),
+        ((c.b >= 2) & (c.b <= 4), None, "b >= 2 & b <= 4"),
+        ((c.b >= 2) & (c.b <= 4), c.b >= 2, "b <= 4"),
+        ((c.b >= 2) & (c.b <= 4), c.b <= 4, "b >= 2"),
+        (c.b == 3, None, "b == 3"),
+        (c.b == 3, (c.b >= 3), "b == 3"),
+        (c.b == 3, (c.b == 3), "True"),
+        (c.b >= 0, None, "True"),
+        (c.kind == "x", None, "kind == 'x'"),
+        (c.kind == "x", c.kind.isin(["x", "z"]), "kind == 'x'"),
+        (c.kind == "x", c.kind == "x", "True"),
+        (c.ratio < 0.5, None, "True"),
+    ],
+)
+def test_what_is_forced_on_a_field_is_said_where_it_is_more_than_is_known(
+    inside: Any, outside: Any, clause: str
+) -> None:
+    around = [] if outside is None else [outside.expr]
+    forced = shortening()._forced([inside.expr], around)
+    assert forced is not None
+    assert str(E.conjunction(forced)) == clause
+
+
+def test_nothing_is_forced_by_what_cannot_hold() -> None:
+    assert shortening()._forced([E.at_most(B, 2), E.at_least(B, 3)], []) is None

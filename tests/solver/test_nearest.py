@@ -6,12 +6,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Literal, Optional
 
 import pytest
 from tileops_rules import Candidate, InvalidCall, OutsideDomain, Selector
 from tileops_solver import Answer, InconsistencyError, Verdict, nearest_served
-from tileops_solver.nearest import Change, Neighbourhood
+from tileops_solver.nearest import Change, Neighbourhood, _by_distance, _Neighbours
 
 from tests.solver.test_nearest_of_all import Call
 
@@ -333,3 +334,46 @@ def test_the_answer_of_a_question_of_a_real_size_comes_in_milliseconds() -> None
         taken.append(time.process_time() - start)
     assert answer == Answer(Verdict.FOUND, Rich(96, 518, device="cuda", arch=90, sm_count=132, smem_budget=227 * 1024))
     assert min(taken) < 0.05
+
+
+# ----------------------------------------------------------------------------------------------------- part by part
+
+
+@pytest.mark.parametrize(
+    ("values", "middle", "span", "order"),
+    [
+        ((4, 2, 8, 6), 6, (0, 3), [6, 8, 4, 2]),
+        ((4, 2, 8, 6), 5, (0, 3), [6, 4, 8, 2]),
+        ((4, 2, 8, 6), 8, (0, 3), [8, 6, 4, 2]),
+        ((4, 2, 8, 6), 6, (1, 2), [8, 2]),
+        ((None, 7, True, 1, 9), 8, (0, 4), [9, 7, 1, None, True]),
+        (("b", "a", -3, -4), -4, (0, 3), [-4, -3, "b", "a"]),
+    ],
+)
+def test_values_are_tried_from_the_nearest_on_up_before_down_and_what_is_no_integer_last(
+    values: tuple[Any, ...], middle: int, span: tuple[int, int], order: list[Any]
+) -> None:
+    codes: Any = SimpleNamespace(value=values.__getitem__)
+    found = [values[code] for code in _by_distance(codes, middle, span)]
+    assert [(type(value), value) for value in found] == [(type(value), value) for value in order]
+
+
+@pytest.mark.parametrize(
+    ("changed", "many"),
+    [
+        ({}, False),
+        ({"n": 3}, False),
+        ({"kind": 1}, False),
+        ({"ratio": 1}, True),
+        ({"name": 1}, True),
+        ({"n": 3, "ratio": 1}, True),
+    ],
+)
+def test_a_changed_float_or_string_stands_for_more_values_than_are_tried(changed: dict[str, int], many: bool) -> None:
+    sorts = {"n": "int", "kind": "finite", "ratio": "float", "name": "str"}
+    home = {(name,): 0 for name in sorts}
+    about = object.__new__(_Neighbours)
+    codes = {(name,): SimpleNamespace(slot=SimpleNamespace(sort=sort)) for name, sort in sorts.items()}
+    about._question = SimpleNamespace(codes=codes)  # type: ignore[assignment]
+    about._home = home
+    assert about._stands_for_many({**home, **{(name,): code for name, code in changed.items()}}) is many

@@ -144,7 +144,7 @@ def test_several_texts_make_one_call() -> None:
         (["layout=8"], "layout=8 is outside the domain of layout, which is one of 'nhd', 7"),
         (["flag=1"], "flag=1 is outside the domain of flag"),
         (["only=y"], "only=y is outside the domain of only"),
-        (["window=x"], "window=x cannot be read"),
+        (["window=x"], "window=x cannot be read: write a Python literal of its type (int in 0.."),
         (["scale=x"], "scale=x cannot be read: write a number"),
         (["shape=3"], "shape=3 cannot be read: write a tuple, as in (4, 8)"),
         (["pair=x"], "pair=x cannot be read: write a tuple, as in (4, 8)"),
@@ -154,6 +154,17 @@ def test_what_cannot_be_read_is_said(texts: list[str], words: str) -> None:
     with pytest.raises(ValueProblem) as caught:
         read(*texts)
     assert words in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Optionally:
+    none_first: None | Annotated[int, Range(0, 3)] = None  # noqa: RUF036 - the order is what is tested
+
+
+def test_of_what_may_be_none_it_is_said_what_else_can_be_read() -> None:
+    with pytest.raises(ValueProblem) as caught:
+        call_from(domain_of(Optionally), ["none_first=x"])
+    assert str(caught.value) == ("none_first=x cannot be read: write a Python literal of its type (int in 0..3)")
 
 
 @dataclass(frozen=True)
@@ -240,6 +251,13 @@ def test_a_place_is_that_of_the_class_and_else_of_its_refusal() -> None:
     assert place_of(Selector.of(op, "face"), "kernel") == class_place(Kernel, "x:1")
     by_hand = Selector(Call, [Candidate("kernel", Kernel.refusal)])
     assert place_of(by_hand, "kernel") == here(Kernel.refusal.__code__.co_firstlineno)
+
+
+def test_the_line_that_python_keeps_of_a_class_is_its_first() -> None:
+    class Moved:
+        __firstlineno__ = 4321
+
+    assert class_place(Moved, "x:1") == here(4321)
 
 
 def test_a_file_is_seen_from_the_folder_of_its_package(tmp_path: Path) -> None:

@@ -366,6 +366,8 @@ def test_the_cases_command_writes_what_boundary_calls_gives(example: Path) -> No
     assert [case["id"] for case in data["cases"]] == [str(case) for case in found]
     text = run("cases", "regions_example:RegionOp", "face", "--most", "2")
     assert text.exit_code == 0
+    assert text.stdout.endswith("\n")
+    assert not text.stdout.endswith("\n\n")
     assert text.stdout.startswith("RegionOp.face: 2 boundary cases (Call); more were not looked for")
 
 
@@ -395,3 +397,23 @@ def test_a_spec_without_device_and_arch_has_one_column() -> None:
     assert "  every device\n    where n <= 8\n    as in Plain()\n" in text
     for write in (as_markdown, as_json):
         assert "every device" in write(regions_of(Subject(Selector(Plain, candidates)))) or write is as_json
+
+
+def test_reasons_are_those_given_for_some_call_that_nobody_serves() -> None:
+    @dataclass(frozen=True)
+    class Plain:
+        n: int = 1
+        m: int = 1
+
+    def unserved(call: Plain) -> str | None:
+        if call.n >= 100:
+            return "n is large"
+        if call.m == 0:
+            return "m is 0"
+        return "m is odd" if call.m % 2 == 1 and call.n > 5 else None
+
+    candidates = [Candidate("only", lambda call: None if call.m % 2 == 1 and call.n <= 99 else "no")]
+    lines = regions_of(Subject(Selector(Plain, candidates, unserved=unserved))).lines
+    (declared,) = (line for line in lines if line.kind == "declared")
+    (region,) = declared.regions.values()
+    assert region.reasons == ("m is 0", "n is large")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
-from dataclasses import dataclass
+import types
+from dataclasses import dataclass, make_dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -13,7 +15,7 @@ from tileops_rules import expr as ex
 from tileops_rules.domain import domain_of
 from tileops_rules.evaluating import evaluate
 from tileops_solver import engine
-from tileops_solver.engine import Outcome, Question
+from tileops_solver.engine import Outcome, Question, Reply
 from tileops_solver.orders import Around, FromZero, Listed
 from tileops_solver.searching import Search, _thresholds
 
@@ -208,3 +210,91 @@ def test_limits_are_those_that_are_written_of() -> None:
     assert (engine.INTEGER_WORK, engine.INTEGER_WORK_ALONE, engine.BITS_WORK) == (100_000, 300_000, 4_000_000)
     assert (engine.INTEGER_PRICE, engine.QUESTION_WORK) == (10, 12_000_000)
     assert (engine.WIDEST, engine.MOST_GATES) == (128, 131_072)
+
+
+class Told:
+    """A question about one slot that is answered with the largest code that is left; it notes what is required."""
+
+    expr = ex.TRUE
+    known = None
+
+    def __init__(self, *solutions: int) -> None:
+        self.codes = {A: types.SimpleNamespace(lo=0, hi=1000)}
+        self.solutions = solutions
+        self.required: list[list[tuple[int, int]]] = []
+        self.spans: list[tuple[int, int]] = []
+        self.unknown = False
+
+    @contextlib.contextmanager
+    def level(self) -> Any:
+        yield
+        self.spans = []
+
+    def require(self, path: Any, *spans: tuple[int, int]) -> None:
+        self.required.append(list(spans))
+        self.spans = list(spans)
+
+    def check(self) -> Reply:
+        left = [code for code in self.solutions if not self.spans or any(lo <= code <= hi for lo, hi in self.spans)]
+        if self.unknown and self.spans:
+            return Reply(Outcome.UNKNOWN, reason="on purpose")
+        return Reply(Outcome.POSSIBLE, {A: max(left)}) if left else Reply(Outcome.IMPOSSIBLE)
+
+    def holds(self, codes: Any) -> bool:
+        return codes[A] in self.solutions
+
+    def allows(self, codes: Any) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("preferred", "solutions", "required"),
+    [
+        (0, (100, 700, 1000), [[(0, 0), (0, 999)], [(0, 0), (0, 349)], [(0, 0), (0, 99)], [(100, 100)]]),
+        (
+            0,
+            (600, 700, 1000),
+            [[(0, 0), (0, 999)], [(0, 0), (0, 349)], [(350, 699)], [(350, 474)], [(475, 599)], [(600, 600)]],
+        ),
+        (5, (5, 900), [[(5, 5)]]),
+        (5, (0, 900), [[(5, 5)], [(0, 0)]]),
+        (5, (1, 900), [[(5, 5), (0, 0)], [(1, 1)]]),
+        (0, (2,), [[(0, 0), (0, 1)], [(2, 2)]]),
+        (2000, (3, 4), [[(0, 3)], [(0, 0)], [(1, 2)], [(3, 3)]]),
+    ],
+)
+def test_what_is_before_the_best_is_asked_for_at_once_then_by_halves(
+    preferred: int, solutions: Any, required: Any
+) -> None:
+    asked: Any = Told(*solutions)
+    found = Search(asked, lambda path, span, best: FromZero(*span, preferred)).first()
+    assert asked.required == required
+    assert found == {A: required[-1][0][0]}
+
+
+def test_a_search_that_gets_no_answer_keeps_the_best_it_has() -> None:
+    asked: Any = Told(100, 1000)
+    asked.unknown = True
+    assert Search(asked, lambda path, span, best: FromZero(*span, 0)).first() == {A: 1000}
+    assert asked.required == [[(0, 0), (0, 999)], [(1000, 1000)]]
+    nothing: Any = Told()
+    reply = Search(nothing, lambda path, span, best: FromZero(*span, 0)).first()
+    assert isinstance(reply, Reply)
+    assert reply.outcome is Outcome.IMPOSSIBLE
+
+
+def test_a_solver_is_told_of_slots_in_the_order_in_which_they_are_read() -> None:
+    """The same in every process: z3 may answer in one order what it does not in another."""
+    names = [f"f{i}" for i in (3, 7, 1, 9, 0, 8, 2, 6, 4, 5)]
+    spec = make_dataclass("Ten", [(name, Annotated[int, Range(0, 50)], 0) for name in sorted(names)], frozen=True)
+    total = ex.integer((names[0],))
+    for name in names[1:]:
+        total = ex.add(ex.multiply(total, ex.constant(2)), ex.multiply(ex.integer((name,)), ex.integer((name,))))
+    with Question(ex.equals(total, 1000), domain_of(spec)) as question:
+        question.check()
+        stage = question._stage
+        assert stage is not None
+        told = [str(each) for each in stage.solver.assertions()]
+    read = [name for (name,) in stage._encoder.variables]
+    assert len(read) == 10
+    assert [name for line in told[:20] for name in names if name in line] == [name for name in read for _ in range(2)]

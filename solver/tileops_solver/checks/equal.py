@@ -98,8 +98,6 @@ def _unlifted(subject: Subject, examples: dict[str, Any]) -> Iterator[Undecided]
     """Rules of which nothing is known, unless none of the others can be equal to them for the devices alone."""
     selector = subject.selector
     for key in subject.unlifted:
-        if reach_of(subject).some(subject, [subject.available(key)]).outcome is Outcome.IMPOSSIBLE:
-            continue
         others = [k for k, call in examples.items() if selector.candidate(key).cannot_run(call) is None]
         others += [k for k in subject.unlifted if k != key]
         if any(_may_be_equal(subject, key, other) for other in others):

@@ -90,10 +90,12 @@ class Comparison:
             self._new = Side(self._new.selector, self._new.inside, names)
 
     def _alike(self, old: Expr | None, new: Expr | None) -> bool:
-        if old is None or new is None:
-            return False
-        return old is new or (
-            self._never(conjunction([new, fails(old, new)])) and self._never(conjunction([old, fails(new, old)]))
+        """Whether two claims are known and hold for the same calls."""
+        return (
+            old is not None
+            and new is not None
+            and self._never(conjunction([new, fails(old, new)]))
+            and self._never(conjunction([old, fails(new, old)]))
         )
 
     def _never(self, expr: Expr) -> bool:
@@ -160,8 +162,7 @@ class Comparison:
         region = conjunction([more, fails(less, more)])
         witness = self._smallest(region)
         if witness.outcome is Outcome.POSSIBLE:
-            names = (old and self._old.own(old), new and self._new.own(new))
-            yield Change(kind, *names, describe(region, self.domain, given), self._shown(witness.call))
+            yield Change(kind, old, new, describe(region, self.domain, given), self._shown(witness.call))
         elif witness.outcome is Outcome.UNKNOWN:
             self._undecided.append(f"{kind}{'' if new is None else f': {new}'}: {witness.reason}")
 

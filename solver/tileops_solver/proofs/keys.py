@@ -26,7 +26,7 @@ from tileops_rules.fingerprint import (
 
 __all__ = ["ENCODER", "near_key", "order_key", "question_key", "versions_digest"]
 
-ENCODER: Final = 2
+ENCODER: Final = 3
 """The version of everything between a question and its answer, the order of witnesses and the replay included.
 
 A change there that may change any answer takes the next number; a test holds the files concerned to it.

@@ -64,7 +64,7 @@ class Memory:
             return None
         if line[1] == NONE:
             return Witness(Outcome.IMPOSSIBLE, reason="proved before, and on file")
-        return _rebuilt(line[2], domain, parts, accepts, confirm) if line[1] == FOUND and line[2] is not None else None
+        return None if line[2] is None else _rebuilt(line[2], domain, parts, accepts, confirm)
 
     def keep(self, label: str, domain: Domain, parts: Sequence[Expr], witness: Witness) -> None:
         """Remember an answer; what was not decided is not remembered.
