@@ -1,4 +1,4 @@
-"""Device time of the kernels beside torch's on the same inputs, L2 cold, with the floor and the share reached.
+"""Device time of attention beside torch's on the same inputs, L2 cold, with the floor and the share reached.
 
     python benchmarks/kernels.py --write     # also benchmarks/results/kernels-<card>-<date>.json
 
@@ -21,12 +21,11 @@ from typing import Any
 import torch
 from triton.testing import do_bench
 
-from tileops.ops import GQADenseFwdOp, LayerNormFwdOp
+from tileops.ops import GQADenseFwdOp
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CUDA = torch.device("cuda", 0)
 
-NORM_SHAPES = ((2048, 8192), (8192, 4096), (65536, 256), (1024, 65536), (8192, 3000), (8192, 1024))
 DECODE_SHAPES = ((1, 32, 4, 512), (1, 32, 4, 4096), (1, 32, 4, 131072), (32, 32, 8, 4096), (64, 32, 8, 8192))
 
 
@@ -78,26 +77,6 @@ def row(
     }
 
 
-def norm_rows(rate: float) -> list[dict[str, Any]]:
-    """Layer norm in bfloat16."""
-    rows = []
-    for m, n in NORM_SHAPES:
-        x = torch.randn(m, n, device=CUDA, dtype=torch.bfloat16)
-        w, b = torch.randn(2, n, device=CUDA, dtype=torch.bfloat16)
-        op = LayerNormFwdOp(n)
-        rows.append(
-            row(
-                "layer_norm bf16",
-                f"{m}x{n}",
-                lambda op=op, x=x, w=w, b=b: op(x, w, b),
-                lambda x=x, w=w, b=b, n=n: torch.nn.functional.layer_norm(x, (n,), w, b),
-                2 * x.numel() * x.element_size(),
-                rate,
-            )
-        )
-    return rows
-
-
 def decode_rows(rate: float) -> list[dict[str, Any]]:
     """One query a sequence in float16, head dimension 128; the peer is scaled_dot_product_attention."""
     rows = []
@@ -123,19 +102,11 @@ def decode_rows(rate: float) -> list[dict[str, Any]]:
 
 def host_rows() -> list[dict[str, Any]]:
     """Whole calls on small inputs, as the host sees them."""
-    x = torch.randn(1, 4096, device=CUDA, dtype=torch.bfloat16)
-    w, b = torch.randn(2, 4096, device=CUDA, dtype=torch.bfloat16)
-    norm, decode = LayerNormFwdOp(4096), GQADenseFwdOp()
+    decode = GQADenseFwdOp()
     q = torch.randn(1, 1, 32, 128, device=CUDA, dtype=torch.float16)
     k = torch.randn(1, 512, 4, 128, device=CUDA, dtype=torch.float16)
     peer = torch.nn.functional
     return [
-        {
-            "op": "layer_norm host",
-            "shape": "1x4096",
-            "us": round(host_us(lambda: norm(x, w, b)), 1),
-            "torch_us": round(host_us(lambda: peer.layer_norm(x, (4096,), w, b)), 1),
-        },
         {
             "op": "gqa decode host",
             "shape": "b1 32/4 kv512",
@@ -168,7 +139,7 @@ def main() -> None:
         "tilelang": tilelang.__version__,
         "cuda": torch.version.cuda,
         "copy_tb_per_s": round(rate / 1e6, 3),
-        "rows": [*norm_rows(rate), *decode_rows(rate), *host_rows()],
+        "rows": [*decode_rows(rate), *host_rows()],
     }
     print({name: value for name, value in report.items() if name != "rows"})
     for each in report["rows"]:

@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give every test modes of its own: the caller's environment must not decide results."""
     os.environ.pop("TILEOPS_PROOF", None)
     os.environ.pop("TILEOPS_GENERAL", None)
+    os.environ["TILEOPS_TUNING"] = "off"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

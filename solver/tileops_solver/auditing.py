@@ -19,7 +19,7 @@ from tileops_solver.places import from_import_root
 from tileops_solver.proofs.replays import Replays
 from tileops_solver.proofs.shelf import Shelf
 from tileops_solver.proofs.store import ProofFile
-from tileops_solver.subject import Subject
+from tileops_solver.subject import Subject, archs_of
 from tileops_solver.targets import TargetError, op_classes
 
 __all__ = ["Progress", "audit"]
@@ -95,7 +95,7 @@ def _check_archs(jobs: Iterable[_Job], archs: Iterable[int]) -> None:
     Raises:
         TargetError: so it is.
     """
-    known = {arch for job in jobs if job.selector is not None for arch in job.selector.domain.archs}
+    known = {arch for job in jobs if job.selector is not None for arch in archs_of(job.selector.domain)}
     for arch in archs:
         if known and arch not in known:
             raise TargetError(f"{arch} is no arch that a call here can state: there are {sorted(known)}")

@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from tileops_rules import Predicate, Selector, fields
 from tileops_rules.domain import Domain
@@ -24,7 +24,10 @@ from tileops_solver.proofs.store import ProofFile
 from tileops_solver.validity import rejection
 from tileops_solver.witness import Witness, smallest_call
 
-__all__ = ["Platform", "Subject", "platforms_of"]
+__all__ = ["Platform", "Subject", "archs_of", "platforms_of"]
+
+_WIDE: Final = 128
+"""Values of a declared range of archs that are no longer looked at one by one."""
 
 
 @dataclass(frozen=True)
@@ -350,13 +353,27 @@ class Subject:
         return "; ".join(f"the rule of {key} was not lifted: {failed[key].cause}" for key in keys if key in failed)
 
 
+def archs_of(domain: Domain) -> frozenset[int]:
+    """The known archs, those that implementations list, and those that the spec's own ``arch`` declares.
+
+    Of an ``arch`` that is declared as a wide range, the values that nobody else names are left out.
+    """
+    slot = domain.slots.get(("arch",))
+    declared: Iterable[Any] = ()
+    if slot is not None and slot.sort == "finite":
+        declared = (value for value in slot.values if isinstance(value, int))
+    elif slot is not None and slot.sort == "int" and slot.hi - slot.lo < _WIDE:
+        declared = range(slot.lo, slot.hi + 1)
+    return domain.archs | frozenset(declared)
+
+
 def platforms_of(domain: Domain) -> tuple[Platform, ...]:
     """Every arch, and every other device type, that calls of *domain* can state; one without a name where none."""
     arch, device = domain.fields.get("arch"), domain.fields.get("device")
     asked = fields(domain.spec, domain=domain)
     everywhere = [Platform("", TRUE)]
     if arch is not None:
-        everywhere = [Platform(f"sm_{a}", (asked.arch == a).expr, a) for a in sorted(domain.archs)]
+        everywhere = [Platform(f"sm_{a}", (asked.arch == a).expr, a) for a in sorted(archs_of(domain))]
     if not isinstance(device, DeviceShape):
         return tuple(everywhere)
     found: list[Platform] = []

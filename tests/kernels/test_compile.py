@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.kernels.row_support import ROW_NORMS, row_call
 from tests.kernels.support import on_arch
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa.decode import (
@@ -16,8 +17,6 @@ from tileops.kernels.attention.gqa.decode import (
     GQADecodeKernel,
     GQADecodeLongContextKernel,
 )
-from tileops.kernels.norm.call_spec import LayerNormCall
-from tileops.kernels.norm.layer_norm import LayerNormKernel
 
 pytestmark = pytest.mark.compile
 
@@ -32,21 +31,80 @@ def built(kernel: Any, call: Any, arch: int) -> Any:
 
 
 def shared_bytes(compiled: Any) -> int:
-    """Shared memory of a launch as the host code asks for it: the last integer that it passes on."""
+    """Shared memory of a launch as the host code asks for it: the last integer that it passes on, if any is used."""
+    if "__shared__" not in compiled.get_kernel_source():
+        return 0
     passed = re.findall(r"v_int64\) = \(\(int64_t\)(\d+)\);", compiled.get_host_source())
     return int(passed[-1])
 
 
-@pytest.mark.parametrize("arch", LayerNormKernel.supported_archs)
-@pytest.mark.parametrize("n", [769, 65537, 100_000], ids=["registers", "tiles", "lanes"])
-def test_layer_norm_compiles_for_every_arch_it_lists(arch: int, n: int) -> None:
-    call = LayerNormCall(n=n, dtype=torch.bfloat16)
-    _, kernel = built(LayerNormKernel, call, arch)
+LENGTHS = {"tiled": (65537, 3000), "short": (256, 257), "held": (769, 12289, 3000, 16384), "cut": (12289, 16385, 65536)}
+"""Lengths of each way: those of the widest loads and of one element, in registers and in shared memory."""
+OTHERS = {
+    "rms_norm": ("held", (12289, 65536)),
+    "fused_add_layer_norm": ("cut", (65537,)),
+    "fused_add_rms_norm": ("cut", (12289,)),
+    "ada_layer_norm": ("short", (256, 257)),
+    "ada_layer_norm_zero": ("cut", (16384,)),
+}
+"""One kernel of each op beside layer normalization."""
+
+
+def row_cases() -> list[tuple[str, str, int, int]]:
+    """Each way on each arch that it lists, and at each of its lengths on one of them at least."""
+    asked = [("layer_norm", way, lengths) for way, lengths in LENGTHS.items()]
+    asked += [(name, way, lengths) for name, (way, lengths) in OTHERS.items()]
+    cases = []
+    for name, way, lengths in asked:
+        archs = ROW_NORMS[name].kernel(way).supported_archs
+        for i in range(max(len(archs), len(lengths))):
+            cases.append((name, way, lengths[i % len(lengths)], archs[i % len(archs)]))
+    return cases
+
+
+def barriers(launch: Any, way: str, centred: bool) -> int:
+    """Barriers of a block that a program needs: before each look at what waits in shared memory, and where warps and
+    blocks meet.
+    """
+    if way == "tiled":
+        return 1
+    return (1 + centred) * launch.in_shared + (launch.lanes > 32) + (launch.blocks > 1)
+
+
+def buffers(source: str, smem: int) -> dict[str, int]:
+    """Bytes of each buffer in the shared memory of a kernel, up to the one after it."""
+    found = re.findall(r"void\* (\w+) = \(\(void\*\)\(\(char\*\)buf_dyn_shmem \+ (\d+)\)\);", source)
+    begins = sorted((int(offset), name) for name, offset in found)
+    ends = [offset for offset, _ in begins[1:]] + [smem]
+    return {name: end - offset for (offset, name), end in zip(begins, ends, strict=True)}
+
+
+@pytest.mark.parametrize(("name", "way", "n", "arch"), row_cases())
+def test_row_kernels_compile_for_every_arch_they_list_and_take_what_they_state(
+    name: str, way: str, n: int, arch: int
+) -> None:
+    call, cls = row_call(n, torch.bfloat16), ROW_NORMS[name].kernel(way)
+    _, kernel = built(cls, call, arch)
     source = kernel.compiled.get_kernel_source()
-    assert f"__launch_bounds__({LayerNormKernel.block_threads(call)}," in source
-    assert shared_bytes(kernel.compiled) == LayerNormKernel.block_smem_bytes(call), (
-        "what is stated is what is asked for"
+    assert f"__launch_bounds__({cls.block_threads(call)}," in source
+    assert shared_bytes(kernel.compiled) == cls.block_smem_bytes(call), "what is stated is what is asked for"
+    launch = cls.launch_of(n, torch.bfloat16)
+    wide = {8: "uint4", 4: "uint2", 1: "bfloat16_t"}[launch.vector]
+    assert launch.vector == 1 or f"*({wide}*)" in source, "loads are as wide as the row allows"
+    assert source.count("__syncthreads();") == barriers(launch, way, ROW_NORMS[name].centred), (
+        "no barrier is added or taken away"
     )
+    clusters = [source.count(f"tl::cluster_{step}();") for step in ("arrive_relaxed", "wait", "sync")]
+    if way != "cut":
+        assert clusters == [0, 0, 0]
+        return
+    assert clusters == [1, 1, 1]
+    exchanged = (2 if n % (launch.vector * launch.lanes * launch.blocks) == 0 else 3) * 4
+    held = -(-n // (launch.blocks * launch.lanes * launch.vector)) * launch.lanes * launch.vector * 2
+    needed = {"held": held, "mine": exchanged, "parts": 8 * exchanged, "pieces": launch.blocks * exchanged}
+    found = buffers(source, shared_bytes(kernel.compiled))
+    assert found.keys() == needed.keys()
+    assert all(found[each] >= needed[each] for each in needed), "another block writes over nothing that is in use"
 
 
 @pytest.mark.parametrize(("kernel", "arch"), [(kernel, arch) for kernel in DECODE for arch in kernel.supported_archs])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from tileops.kernels import device_facts as reading
 from tileops.kernels.call_spec import CallSpec
 from tileops.kernels.device_facts import (
     DeviceFacts,
@@ -91,6 +92,35 @@ def test_a_kernel_of_the_cpu_needs_no_cuda_to_run() -> None:
     assert is_current(kernel.launch_device)
     assert is_current(None)
     assert is_current(torch.device("cuda"))
+    assert is_current(torch.device("cpu", 1))
+
+
+def test_after_the_block_torch_is_asked_again_which_device_is_current() -> None:
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reading, "_index_from_torch", lambda: 1)
+            with faked(CARDS):
+                assert is_current(FIRST)
+            assert is_current(SECOND)
+            assert not is_current(FIRST)
+    finally:
+        set_reader(None)
+
+
+def test_where_torch_cannot_say_which_device_is_current_the_device_asked_about_is_named() -> None:
+    def absent() -> int:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reading, "_index_from_torch", absent)
+            set_reader(None)
+            with pytest.raises(DeviceFactsError, match="cuda:1 cannot be read here: Torch not compiled") as caught:
+                is_current(SECOND)
+            assert caught.value.device == SECOND
+            assert is_current(torch.device("cpu", 1)), "nothing is asked for a CPU"
+    finally:
+        set_reader(None)
 
 
 def test_two_cards_are_played_in_one_process() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa.decode import GQADecodeKernel
 from tileops.kernels.tilelang_build import (
     KernelBuildError,
+    Program,
     aligned,
     compile_program,
     load_program,
@@ -59,14 +61,14 @@ def test_an_unknown_arch_is_refused_with_those_that_are_known() -> None:
 def test_a_missing_nvcc_is_named_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tilelang_build, "nvcc_path", lambda: None)
     with pytest.raises(KernelBuildError, match="needs nvcc") as caught:
-        compile_program("tileops.kernels.norm.layer_norm_program", "rows_in_tiles", 90, n=-1)
+        compile_program("tileops.kernels.attention.gqa.decode_program", "merge_runs", 90, heads=-1)
     assert caught.value.missing == "nvcc"
 
 
 def test_a_missing_tilelang_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tilelang", None)
     with pytest.raises(KernelBuildError, match="pip install tilelang") as caught:
-        load_program("tileops.kernels.norm.layer_norm_program")
+        load_program("tileops.kernels.attention.gqa.decode_program")
     assert caught.value.missing == "tilelang"
     assert isinstance(caught.value.__cause__, ImportError)
 
@@ -91,6 +93,90 @@ def test_only_a_tensor_off_a_boundary_is_copied() -> None:
     copy = aligned(view)
     assert copy.data_ptr() % 16 == 0
     assert torch.equal(copy, view)
+
+
+class Library:
+    """Stands for a compiled library, whose entry notes what it is called with."""
+
+    def __init__(self) -> None:
+        self.launched: list[tuple[Any, ...]] = []
+
+    def main(self, *tensors: Any) -> None:
+        self.launched.append(tensors)
+
+
+class Unlinked:
+    """Stands for modules that are yet to be linked into a library."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.linked = 0
+
+    def jit(self) -> Library:
+        self.linked += 1
+        return self.library
+
+
+class Compiled:
+    """Stands for TileLang's kernel."""
+
+    def __init__(self, *, outputs: Any = (), **adapter: Any) -> None:
+        self.adapter = types.SimpleNamespace(result_idx=list(outputs), **adapter)
+        self.called: list[tuple[Any, ...]] = []
+
+    def __call__(self, *tensors: Any) -> None:
+        self.called.append(tensors)
+
+
+def test_a_launch_goes_past_tilelang_to_the_entry_of_the_library() -> None:
+    library = Library()
+    compiled = Compiled(get_exportable_executable=lambda: library)
+    program = Program(compiled)
+    program("x", "out")
+    program.launch("y", "out")
+    assert library.launched == [("x", "out"), ("y", "out")]
+    assert compiled.called == []
+
+
+def test_what_is_not_a_library_yet_is_linked_when_it_is_built_and_not_at_a_launch() -> None:
+    library = Library()
+    unlinked = Unlinked(library)
+    program = Program(Compiled(get_exportable_executable=lambda: unlinked))
+    assert unlinked.linked == 1
+    program("x")
+    program("x")
+    assert unlinked.linked == 1
+    assert library.launched == [("x",), ("x",)]
+
+
+@pytest.mark.parametrize(
+    "compiled",
+    [Compiled(), Compiled(outputs=[1], get_exportable_executable=Library)],
+    ids=["runs by other means", "TileLang allocates the outputs"],
+)
+def test_where_the_entry_does_not_take_what_the_caller_passes_tilelang_is_called(compiled: Compiled) -> None:
+    Program(compiled)("x")
+    assert compiled.called == [("x",)]
+
+
+@pytest.mark.compile
+def test_the_entry_checks_what_it_is_given_and_the_sources_are_at_hand() -> None:
+    program = compile_program(
+        "tileops.kernels.attention.gqa.decode_program",
+        "merge_runs",
+        90,
+        heads=32,
+        dim=64,
+        dtype="float16",
+        max_runs=128,
+        ways=8,
+        threads=128,
+    )
+    assert type(program.launch).__module__.startswith("tvm_ffi")
+    with pytest.raises(RuntimeError, match="num_args should be"):
+        program(torch.zeros(1))
+    assert "__global__" in program.get_kernel_source()
+    assert "num_args should be" in program.get_host_source()
 
 
 @pytest.mark.compile

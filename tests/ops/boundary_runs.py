@@ -6,22 +6,23 @@ Everything works on any device: on a CPU with the reference kernels in the place
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from tileops_solver.testing import Case
 
+from tests.kernels import row_support
+from tests.kernels.row_support import ROW_NORMS, RowNorm
 from tests.kernels.support import FLOAT32_UNIT, rounding_unit
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.norm.call_spec import LayerNormCall
 from tileops.ops.op_base import Op
 from tileops.reference.attention import gqa_dense
 
-CHUNK = 2**26
-"""Elements of a row that are held in float64 at a time: 0.5 GiB."""
 FEW_ROWS = 2**22
 """Elements from which one row is enough."""
 
@@ -46,22 +47,24 @@ def run(op: Op, interface: str, key: str, call: Any) -> None:
         AssertionError: the result is not that of float64.
     """
     kernel = op.kernel_for(interface, call, key=key)
-    tensors = INPUTS[type(call)](call)
-    CHECKS[type(call)](call, kernel(*tensors), tensors)
+    runs = RUNS[interface]
+    tensors = runs.inputs(call)
+    runs.check(call, kernel(*tensors), tensors)
 
 
 # ------------------------------------------------------------------------------------------- calls that are too large
 
 
-def bytes_of(call: Any) -> int:
+def bytes_of(interface: str, call: Any) -> int:
     """Device memory that :func:`run` takes for a call, a little more than less."""
-    return BYTES[type(call)](call)
+    return RUNS[interface].bytes_of(call)
 
 
-def fitting(call: Any, case: Case, budget: int, keeps: Callable[[Any], bool]) -> Any:
+def fitting(interface: str, call: Any, case: Case, budget: int, keeps: Callable[[Any], bool]) -> Any:
     """*call*, or where it needs more than *budget* bytes, the same with smaller fields that are no face.
 
     Args:
+        interface: Which is called.
         call: The call.
         case: Where it stands: fields that its faces name stay as they are.
         budget: Bytes.
@@ -71,67 +74,37 @@ def fitting(call: Any, case: Case, budget: int, keeps: Callable[[Any], bool]) ->
         MemoryError: it does not fit, however small those fields are.
     """
     named = set(re.findall(r"[a-z_]\w*", " ".join(f"{b.face} {b.at}" for b in case.borders)))
-    for name in SHRINKING[type(call)]:
-        while name not in named and bytes_of(call) > budget and getattr(call, name) > 1:
+    for name in RUNS[interface].shrinking:
+        while name not in named and bytes_of(interface, call) > budget and getattr(call, name) > 1:
             smaller = dataclasses.replace(call, **{name: getattr(call, name) // 2})
             if not keeps(smaller):
                 break
             call = smaller
-    if bytes_of(call) > budget:
-        raise MemoryError(f"{case}: {bytes_of(call):,} bytes are needed and {budget:,} are there")
+    if bytes_of(interface, call) > budget:
+        raise MemoryError(f"{case}: {bytes_of(interface, call):,} bytes are needed and {budget:,} are there")
     return call
 
 
-# --------------------------------------------------------------------------------------------------------- layer norm
+# --------------------------------------------------------------------------------------------------------------- rows
 
 
-def layer_norm_inputs(call: LayerNormCall) -> Tensors:
-    draw = torch.Generator(call.device).manual_seed(call.n % 1_000_003)
-    rows = 3 if call.n < FEW_ROWS else 1
-
-    def made(*shape: int) -> torch.Tensor:
-        return torch.empty(shape, dtype=call.dtype, device=call.device).normal_(generator=draw)
-
-    return made(rows, call.n), made(call.n), made(call.n)
+def rows_of(call: LayerNormCall) -> int:
+    return 3 if call.n < FEW_ROWS else 1
 
 
-def layer_norm_check(call: LayerNormCall, out: torch.Tensor, tensors: Tensors) -> None:
-    """Hold each row against float64, a chunk at a time; the bound is that of the kernel's own tests.
-
-    Rounding the result costs half a unit in the last place; the rest is float32 arithmetic on numbers no larger
-    than the widest normalized distance of the row.
-    """
-    x, weight, bias = tensors
-    assert out.shape == x.shape
-    assert out.dtype == call.dtype
-    for row, found in zip(x, out, strict=True):
-        row_check(call, row, found, weight, bias)
+def row_inputs(norm: RowNorm, call: LayerNormCall) -> Tensors:
+    assert call.device is not None
+    return norm.tensors(rows_of(call), call.n, call.dtype, call.device)
 
 
-def row_check(call: LayerNormCall, row: torch.Tensor, found: torch.Tensor, *affine: torch.Tensor) -> None:
-    mean = total(row, lambda part: part.sum()) / max(call.n, 1)
-    variance = total(row, lambda part: (part - mean).square().sum()) / max(call.n, 1)
-    deviation = math.sqrt(variance + call.eps)
-    widest = max((float((part - mean).abs().max()) for (part,) in chunks(row)), default=0.0) / deviation
-    for part, got, scale, shift in chunks(row, found, *affine):
-        expected = (part - mean) / deviation * scale + shift
-        allowed = rounding_unit(call.dtype) * expected.abs()
-        allowed += 32 * FLOAT32_UNIT * (widest * scale.abs() + shift.abs())
-        within(got, expected, allowed, call)
+def row_check(norm: RowNorm, call: LayerNormCall, found: Any, tensors: Tensors) -> None:
+    """Hold the results against float64, a chunk at a time; the bound is that of the kernels' own tests."""
+    row_support.check(norm, call.n, found, tensors, call.eps)
 
 
-def chunks(*rows: torch.Tensor) -> Iterator[Sequence[torch.Tensor]]:
-    for start in range(0, rows[0].numel(), CHUNK):
-        yield [row[start : start + CHUNK].double() for row in rows]
-
-
-def total(row: torch.Tensor, part_of: Callable[[torch.Tensor], torch.Tensor]) -> float:
-    return math.fsum(float(part_of(part)) for (part,) in chunks(row))
-
-
-def layer_norm_bytes(call: LayerNormCall) -> int:
-    rows = 3 if call.n < FEW_ROWS else 1
-    return call.n * (2 * rows + 2) * call.dtype.itemsize + 10 * 8 * min(call.n, CHUNK)
+def row_bytes(norm: RowNorm, call: LayerNormCall) -> int:
+    held = call.n * (rows_of(call) * (norm.of_input + 1 + norm.summed) + norm.of_row) * call.dtype.itemsize
+    return held + 14 * 8 * min(call.n * rows_of(call), row_support.CHUNK)
 
 
 # ---------------------------------------------------------------------------------------------------------- attention
@@ -190,14 +163,35 @@ def within(found: torch.Tensor, expected: torch.Tensor, allowed: torch.Tensor, c
     assert not error.numel() or float(error.max()) <= 1.0, (call, float(error.max()))
 
 
-INPUTS: Mapping[type, Callable[[Any], Tensors]] = {AttentionCall: attention_inputs, LayerNormCall: layer_norm_inputs}
-CHECKS: Mapping[type, Callable[[Any, torch.Tensor, Tensors], None]] = {
-    AttentionCall: attention_check,
-    LayerNormCall: layer_norm_check,
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """How the calls of an interface are run.
+
+    Attributes:
+        inputs: The tensors of a call.
+        check: Compares what was found for a call and its tensors.
+        bytes_of: Device memory that this takes.
+        shrinking: Fields that take memory, those that matter least first.
+    """
+
+    inputs: Callable[[Any], Tensors]
+    check: Callable[[Any, Any, Tensors], None]
+    bytes_of: Callable[[Any], int]
+    shrinking: tuple[str, ...]
+
+
+def row_runs(norm: RowNorm) -> Runs:
+    inputs, check, counted = (functools.partial(each, norm) for each in (row_inputs, row_check, row_bytes))
+    return Runs(inputs, check, counted, ("n",))
+
+
+RUNS: Mapping[str, Runs] = {
+    "gqa_dense": Runs(
+        attention_inputs,
+        attention_check,
+        attention_bytes,
+        ("batch", "max_seqlen_q", "seqlen_kv", "heads", "heads_kv", "dim"),
+    ),
+    **{name: row_runs(norm) for name, norm in ROW_NORMS.items()},
 }
-BYTES: Mapping[type, Callable[[Any], int]] = {AttentionCall: attention_bytes, LayerNormCall: layer_norm_bytes}
-SHRINKING: Mapping[type, tuple[str, ...]] = {
-    AttentionCall: ("batch", "max_seqlen_q", "seqlen_kv", "heads", "heads_kv", "dim"),
-    LayerNormCall: ("n",),
-}
-"""Fields that take memory, those that matter least first."""
+"""Keyed by interface: several share a type of call."""

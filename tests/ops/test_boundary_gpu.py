@@ -18,7 +18,15 @@ from tileops_solver.testing import Case, boundary_calls
 
 from tests.ops.boundary_runs import fitting, on_device, run, serving_keys
 from tileops.kernels.device_facts import DeviceFacts, device_facts
-from tileops.ops import GQADenseFwdOp, LayerNormFwdOp
+from tileops.ops import (
+    AdaLayerNormFwdOp,
+    AdaLayerNormZeroFwdOp,
+    FusedAddLayerNormFwdOp,
+    FusedAddRMSNormFwdOp,
+    GQADenseFwdOp,
+    LayerNormFwdOp,
+    RMSNormFwdOp,
+)
 from tileops.ops.op_base import Op
 
 pytestmark = pytest.mark.gpu
@@ -26,7 +34,15 @@ CUDA = torch.device("cuda", 0)
 SPARE = 2**30
 """Bytes that the allocator, CUDA and the kernels themselves may take."""
 
-OPS: dict[str, Any] = {"gqa_dense": GQADenseFwdOp, "layer_norm": LayerNormFwdOp}
+OPS: dict[str, Any] = {
+    "gqa_dense": GQADenseFwdOp,
+    "layer_norm": LayerNormFwdOp,
+    "rms_norm": RMSNormFwdOp,
+    "fused_add_layer_norm": FusedAddLayerNormFwdOp,
+    "fused_add_rms_norm": FusedAddRMSNormFwdOp,
+    "ada_layer_norm": AdaLayerNormFwdOp,
+    "ada_layer_norm_zero": AdaLayerNormZeroFwdOp,
+}
 KEYS = [(name, key) for name, op in OPS.items() for key in op.kernel_types]
 
 
@@ -71,7 +87,7 @@ def test_every_accepted_boundary_call_runs_and_is_right(interface: str, key: str
         whole = on_device(case.call, CUDA)
         budget = torch.cuda.mem_get_info(CUDA)[0] - SPARE
         try:
-            call = fitting(whole, case, budget, lambda call: key in serving_keys(op, interface, call))
+            call = fitting(interface, whole, case, budget, lambda call: key in serving_keys(op, interface, call))
             reduced += [str(case)] if call != whole else []
             run(op, interface, key, call)
         except Exception:  # noqa: BLE001 - which calls fail is what is reported, all of them

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import tileops.reference
+from tests.ops.row_norms import ROW_NORMS, WEIGHTED, RowNormCase, listed
 from tileops.kernels.kernel_base import Kernel
 from tileops.kernels.norm.call_spec import LayerNormCall
 from tileops.ops import GQADenseFwdOp, LayerNormFwdOp, compiling
@@ -78,6 +79,45 @@ def test_layer_norm_of_any_length_is_one_graph_and_one_build_a_length(backend: s
     assert len(counter.graphs) == 1
     assert len(counter.calls()) == 1
     assert op.cache_info().builds == 5
+
+
+@pytest.mark.parametrize("case", ROW_NORMS, ids=str)
+def test_a_row_norm_is_one_graph_for_some_rows_few_many_and_none(case: RowNormCase) -> None:
+    counter = Counter("aot_eager")
+    op = case.made(normalized_shape=8, eps=0.25)
+    function = compiled(lambda *tensors: [each * 2 for each in listed(op(*tensors))], counter, dynamic=True)
+    graphs = []
+    for rows in (5, 40, 3, 0, 6):
+        tensors = case.tensors(2, rows, 8, seed=rows)
+        for found, expected in zip(function(*tensors), listed(op(*tensors)), strict=True):
+            assert torch.equal(found, expected * 2)
+            assert found.stride() == (expected * 2).stride()
+        graphs.append(len(counter.graphs))
+    assert graphs == [1, 1, 1, 2, 2], "torch makes one of its own for sizes of 0"
+    assert len(counter.calls()) == 2
+    assert op.cache_info().builds == 1
+
+
+@pytest.mark.parametrize("case", ROW_NORMS, ids=str)
+def test_rows_of_no_element_give_what_they_give_in_eager(case: RowNormCase) -> None:
+    op = case.made(normalized_shape=0)
+    tensors = case.tensors(4, 0, dtype=torch.bfloat16)
+    found, expected = (listed(each(*tensors)) for each in (compiled(lambda *each: op(*each), "aot_eager"), op))
+    assert [(t.shape, t.dtype, t.stride()) for t in found] == [(t.shape, t.dtype, t.stride()) for t in expected]
+
+
+@pytest.mark.parametrize("case", WEIGHTED, ids=str)
+def test_a_row_norm_takes_transposed_inputs_and_weights_by_name_or_not_at_all(case: RowNormCase) -> None:
+    op = case.made(normalized_shape=8)
+    tensors = [each.t().contiguous().t() for each in case.tensors(6, 8)]
+    inputs, weights = tensors[: len(case.of_input)], tensors[len(case.of_input) :]
+
+    def function(*inputs: torch.Tensor) -> Any:
+        return *listed(op(*inputs)), *listed(op(*inputs, **dict(zip(case.of_row, weights, strict=True))))
+
+    for found, expected in zip(compiled(function, "aot_eager")(*inputs), function(*inputs), strict=True):
+        assert torch.equal(found, expected)
+        assert found.is_contiguous()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -332,6 +372,7 @@ def test_an_op_that_may_not_fall_to_the_general_kernel_leaves_its_like_alone(mon
         def refusal(cls, call: Any) -> str | None:
             return super().refusal(call) if call.n < 8 else f"n {call.n} is not below 8"
 
+    monkeypatch.setattr(LayerNormFwdOp, "kernel_types", {})  # its general kernel makes way for this one
     monkeypatch.setattr(tileops.reference.LayerNormReferenceKernel, "general", True)
     register_kernel_type("LayerNormFwdOp", "short", Short)
 

@@ -11,15 +11,20 @@ from tileops_rules import NoImplementation, Selector, fields
 from tileops_solver import Verdict, audit, find_call, nearest_served
 
 import tileops.ops
+from tests.ops.row_norms import ROW_NORMS
 from tileops.kernels.attention.call_spec import AttentionCall
-from tileops.kernels.norm.call_spec import MAX_ROW, LayerNormCall
-from tileops.ops import GQADenseFwdOp, LayerNormFwdOp
+from tileops.kernels.norm.call_spec import MAX_ROW, BatchNormCall, LayerNormCall
+from tileops.ops import BatchNormBwdOp, BatchNormFwdOp, GQADenseFwdOp, InstanceNormFwdOp
 from tileops.reference import REFERENCES
 
 OPS: dict[str, tuple[Any, str]] = {
-    "LayerNormFwdOp": (LayerNormFwdOp, "layer_norm"),
+    **{case.op.__name__: (case.op, case.interface) for case in ROW_NORMS},
+    "BatchNormFwdOp": (BatchNormFwdOp, "batch_norm_fwd_train"),
+    "BatchNormBwdOp": (BatchNormBwdOp, "batch_norm_bwd"),
+    "InstanceNormFwdOp": (InstanceNormFwdOp, "instance_norm_fwd"),
     "GQADenseFwdOp": (GQADenseFwdOp, "gqa_dense"),
 }
+"""One interface of each op."""
 
 
 def test_no_op_has_a_gap_and_none_declares_what_is_served() -> None:
@@ -31,7 +36,7 @@ def test_no_op_has_a_gap_and_none_declares_what_is_served() -> None:
 
 @pytest.mark.parametrize(("name", "key", "kernel"), REFERENCES, ids=[name for name, _, _ in REFERENCES])
 def test_the_references_leave_no_gap_on_the_cpu_either(name: str, key: str, kernel: type) -> None:
-    op, _ = OPS[name]
+    op = getattr(tileops.ops, name)
     members = {"kernel_types": {**op.kernel_types, key: kernel}, "interfaces": op.interfaces, "resolve": op.resolve}
     report = audit(type(name, (), members), select=["gap"])
     assert report.findings == ()
@@ -44,11 +49,18 @@ def test_the_references_leave_no_gap_on_the_cpu_either(name: str, key: str, kern
         ("LayerNormFwdOp", lambda call: call.n == 0 and call.arch == 86, LayerNormCall(n=0, arch=86)),
         ("LayerNormFwdOp", lambda call: call.n == MAX_ROW + 1, LayerNormCall(n=MAX_ROW + 1, arch=80)),
         ("LayerNormFwdOp", lambda call: call.arch == 120, LayerNormCall(arch=120)),
+        (
+            "RMSNormFwdOp",
+            lambda call: call.n > MAX_ROW and call.few_rows,
+            LayerNormCall(MAX_ROW + 1, few_rows=True, arch=80),
+        ),
+        ("BatchNormFwdOp", lambda call: call.c == 0, BatchNormCall(arch=80)),
+        ("BatchNormBwdOp", lambda call: call.spatial > 2**30, BatchNormCall(spatial=2**30 + 1, arch=80)),
         ("GQADenseFwdOp", lambda call: call.dim == 264, AttentionCall(dim=264, arch=80)),
         ("GQADenseFwdOp", lambda call: call.arch == 90 and call.is_fp8, AttentionCall(is_fp8=True, arch=90)),
         ("GQADenseFwdOp", lambda call: call.smem_budget == 24_575, AttentionCall(arch=80, smem_budget=24_575)),
     ],
-    ids=["no row", "long row", "arch", "head size", "float8", "shared memory"],
+    ids=["no row", "long row", "arch", "long row of few", "channels", "plane", "head size", "float8", "shared memory"],
 )
 def test_a_call_that_the_declaration_leaves_out_is_a_gap(name: str, but_for: Callable[[Any], bool], call: Any) -> None:
     op, interface = OPS[name]
@@ -108,8 +120,12 @@ def test_any_group_of_1_to_64_query_heads_is_served_in_decode(arch: int) -> None
 @pytest.mark.parametrize(
     ("name", "call", "said"),
     [
-        ("LayerNormFwdOp", LayerNormCall(arch=90), "n 0 is not from 1 to"),
+        *((case.op.__name__, LayerNormCall(arch=90), "n 0 is not from 1 to") for case in ROW_NORMS),
         ("LayerNormFwdOp", LayerNormCall(n=8, arch=100), "nothing is built for sm_100, only for sm_80, sm_86"),
+        ("BatchNormFwdOp", BatchNormCall(n=2, c=3, spatial=0, arch=90), "spatial 0 is not from 1 to 1073741824"),
+        ("BatchNormBwdOp", BatchNormCall(n=2, c=0, arch=80), "c 0 is not from 1 to 1073741824"),
+        ("BatchNormBwdOp", BatchNormCall(n=2, c=3, arch=120), "nothing is built for sm_120, only for sm_80, sm_86"),
+        ("InstanceNormFwdOp", BatchNormCall(n=2**20, c=2**11, spatial=4, arch=90), "is more than 1073741824"),
         ("GQADenseFwdOp", AttentionCall(arch=90, max_seqlen_q=7), "max_seqlen_q 7: kernels are built for one query"),
         ("GQADenseFwdOp", AttentionCall(arch=90, window_size_left=3), "window_size_left 3: no kernel leaves out"),
         ("GQADenseFwdOp", AttentionCall(arch=90, fuse_rope=True), "rotate queries and keys beforehand"),
@@ -149,3 +165,16 @@ def test_the_nearest_served_call_of_attention(call: AttentionCall, end: dict[str
         name: getattr(answer.call, name) for name in vars(stated) if getattr(stated, name) != getattr(answer.call, name)
     }
     assert changed == end
+
+
+@pytest.mark.parametrize("arch", [80, 90, None])
+@pytest.mark.parametrize(
+    ("op", "interface"), [(BatchNormFwdOp, "batch_norm_fwd_infer"), (InstanceNormFwdOp, "instance_norm_fwd_infer")]
+)
+def test_without_running_statistics_nothing_is_normalized_by_them_on_any_device(
+    op: Any, interface: str, arch: int | None
+) -> None:
+    call = BatchNormCall(n=2, c=3, spatial=4, device=torch.device("cuda" if arch else "cpu"), arch=arch)
+    with pytest.raises(NoImplementation) as caught:
+        Selector.of(op, interface).select(call)
+    assert "running_dtype is None: there are no running statistics" in str(caught.value.declared)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import tileops.reference
+from tests.ops.row_norms import RMS_NORM, ROW_NORMS, RowNormCase
 from tileops.backend import OpNotAvailableError
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa.decode import (
@@ -15,9 +16,9 @@ from tileops.kernels.attention.gqa.decode import (
     GQADecodeKernel,
     GQADecodeLongContextKernel,
 )
-from tileops.kernels.norm.call_spec import LayerNormCall
-from tileops.kernels.norm.layer_norm import MAX_ROW
+from tileops.kernels.norm.call_spec import MAX_ROW, LayerNormCall
 from tileops.ops import GQADenseFwdOp, LayerNormFwdOp
+from tileops.ops.op_base import UnorderedOverlapError
 
 DECODE, BS1, LONG = "gqa_dense_decode", "gqa_dense_decode_bs1", "gqa_dense_decode_long_context"
 
@@ -177,29 +178,83 @@ class TestBordersOfDecode:
             key(dtype=torch.float64)
 
 
-class TestLayerNorm:
-    @pytest.mark.parametrize("arch", [80, 86, 89, 90])
-    def test_it_is_served_on_the_archs_it_lists(self, arch: int) -> None:
-        assert LayerNormFwdOp().key_for("layer_norm", LayerNormCall(n=768, arch=arch)) == "layer_norm"
+BEFORE_SM90 = [(1, "short_rows"), (513, "held_rows"), (16385, "")]
+MANY_ON_SM90 = [(1, "short_rows"), (513, "held_rows"), (16385, "cut_rows"), (262145, "")]
+FEW_ON_SM90 = [(1, "short_rows"), (513, "held_rows"), (8193, "cut_rows"), (262145, "")]
+"""The shortest row of each region, and the kernel there; the general one has no name of its own."""
 
-    @pytest.mark.parametrize("arch", [100, 120])
-    def test_it_is_not_on_others(self, arch: int) -> None:
-        with pytest.raises(ValueError, match="no implementation serves this call"):
-            LayerNormFwdOp().key_for("layer_norm", LayerNormCall(n=768, arch=arch))
 
-    @pytest.mark.parametrize("n", [1, 2, 7, 768, 769, 16384, 16385, MAX_ROW])
+def row_regions(case: RowNormCase, arch: int, dtype: torch.dtype, *, few_rows: bool) -> list[tuple[int, str]]:
+    regions = BEFORE_SM90 if arch < 90 else FEW_ON_SM90 if few_rows else MANY_ON_SM90
+    if case is RMS_NORM and dtype is not torch.float32:  # a block holds four times as many values of 16 bits
+        return [(65537 if n == 16385 else n, kernel) for n, kernel in regions]
+    return regions
+
+
+def row_key(case: RowNormCase, n: int, **facts: Any) -> str:
+    return case.op().key_for(case.interface, LayerNormCall(n=n, **{"arch": 90, **facts}))
+
+
+@pytest.mark.parametrize("case", ROW_NORMS, ids=str)
+class TestRowNorms:
+    @pytest.mark.parametrize("few_rows", [False, True])
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-    def test_every_row_length_is_served(self, n: int, dtype: torch.dtype) -> None:
-        assert LayerNormFwdOp().key_for("layer_norm", LayerNormCall(n=n, dtype=dtype, arch=90)) == "layer_norm"
+    @pytest.mark.parametrize("arch", [80, 86, 89, 90])
+    def test_each_region_begins_and_ends_at_its_borders(
+        self, case: RowNormCase, arch: int, dtype: torch.dtype, few_rows: bool
+    ) -> None:
+        regions = row_regions(case, arch, dtype, few_rows=few_rows)
+        found, expected = {}, {}
+        for (first, kernel), (beyond, _) in zip(regions, [*regions[1:], (MAX_ROW + 1, "")], strict=True):
+            for n in (first, first + 1, (first + beyond) // 2, beyond - 2, beyond - 1):
+                found[n] = row_key(case, n, arch=arch, dtype=dtype, few_rows=few_rows)
+                expected[n] = f"{case.interface}_{kernel}".rstrip("_")
+        assert found == expected
+
+    @pytest.mark.parametrize("arch", [75, 87, 100, 120])
+    def test_it_is_not_served_on_others(self, case: RowNormCase, arch: int) -> None:
+        with pytest.raises(ValueError, match="no implementation serves this call"):
+            row_key(case, 768, arch=arch)
 
     @pytest.mark.parametrize("n", [0, MAX_ROW + 1])
-    def test_a_row_beyond_what_is_counted_is_refused_with_the_length(self, n: int) -> None:
+    def test_a_row_beyond_what_is_counted_is_refused_with_the_length(self, case: RowNormCase, n: int) -> None:
         with pytest.raises(ValueError, match=f"n {n} is not from"):
-            LayerNormFwdOp().key_for("layer_norm", LayerNormCall(n=n, arch=90))
+            row_key(case, n)
 
-    def test_a_negative_row_is_not_valid(self) -> None:
+    def test_a_negative_row_is_not_valid(self, case: RowNormCase) -> None:
         with pytest.raises(ValueError, match="is not a valid LayerNormCall: n -1 is negative"):
-            LayerNormFwdOp().key_for("layer_norm", LayerNormCall(n=-1, arch=90))
+            row_key(case, -1)
+
+    @pytest.mark.parametrize(
+        ("n", "few_rows", "serving"),
+        [
+            (512, True, ["short_rows", "held_rows", ""]),
+            (8192, True, ["held_rows", ""]),
+            (8193, True, ["cut_rows", "held_rows", ""]),
+            (8193, False, ["held_rows", ""]),
+            (65537, False, ["cut_rows", ""]),
+            (262145, True, [""]),
+        ],
+    )
+    def test_who_else_serves_a_call_loses_to_the_first(
+        self, case: RowNormCase, n: int, few_rows: bool, serving: list[str]
+    ) -> None:
+        explained = case.op().explain(case.interface, LayerNormCall(n=n, few_rows=few_rows, arch=90))
+        keys = [f"{case.interface}_{kernel}".rstrip("_") for kernel in serving]
+        assert explained.winner == keys[0]
+        assert {each.key for each in explained.entries if each.status in ("chosen", "loses")} == set(keys)
+
+    @pytest.mark.parametrize(("kernel", "n", "few_rows"), [("short_rows", 1, False), ("cut_rows", 8193, True)])
+    def test_without_its_preference_construction_fails_with_the_smallest_call(
+        self, monkeypatch: pytest.MonkeyPatch, case: RowNormCase, kernel: str, n: int, few_rows: bool
+    ) -> None:
+        key = f"{case.interface}_{kernel}"
+        monkeypatch.setattr(case.op.kernel_types[key], "preferred_over", frozenset())
+        with pytest.raises(UnorderedOverlapError) as error:
+            case.op()
+        assert set(error.value.keys) == {key, f"{case.interface}_held_rows"}
+        assert (error.value.witness.n, error.value.witness.few_rows) == (n, few_rows)
+        assert any(f"norm/{case.interface}.py:" in place for place in error.value.places)
 
 
 class TestReference:
@@ -232,8 +287,6 @@ class TestReference:
 def test_without_its_preference_the_long_context_kernel_fails_construction(
     monkeypatch: pytest.MonkeyPatch, member: str
 ) -> None:
-    from tileops.ops.op_base import UnorderedOverlapError
-
     monkeypatch.setattr(GQADecodeLongContextKernel, member, frozenset())
     with pytest.raises(UnorderedOverlapError) as error:
         GQADenseFwdOp()

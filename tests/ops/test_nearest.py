@@ -12,8 +12,7 @@ from tileops_rules import NoImplementation
 from tileops_solver import Answer, Verdict
 
 from tileops.kernels.attention.call_spec import AttentionCall
-from tileops.kernels.norm.call_spec import LayerNormCall
-from tileops.kernels.norm.layer_norm import MAX_ROW
+from tileops.kernels.norm.call_spec import MAX_ROW, LayerNormCall
 from tileops.ops import GQADenseFwdOp, LayerNormFwdOp
 from tileops.ops.nearest import NotServed
 

@@ -22,7 +22,7 @@ from tileops_solver.testing import Case, boundary_calls
 import tileops.ops
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa.decode import GQADecodeLongContextKernel
-from tileops.kernels.norm.call_spec import LayerNormCall
+from tileops.kernels.norm.call_spec import BatchNormCall, LayerNormCall
 from tileops.kernels.norm.layer_norm import LayerNormKernel
 from tileops.ops.op_base import Op
 
@@ -30,6 +30,11 @@ GOLDEN = Path(__file__).parent / "golden"
 
 DECODE, BS1, LONG = "gqa_dense_decode", "gqa_dense_decode_bs1", "gqa_dense_decode_long_context"
 LONG_CONTEXT = {"batch": 1, "heads": 32, "heads_kv": 4, "dim": 128, "dtype": torch.float16, "softcap": 0.0}
+
+CENTRED_SMEM = 4 * 16_384 + 8 * 3 * 4
+"""Of a block: the longest row of float32 that waits there, and three numbers from each of 8 warps."""
+PLAIN_SMEM = 32 * 3 * 4
+"""Where no row waits: what 32 warps hand to each other."""
 
 
 def gqa_choice(call: AttentionCall) -> str | None:
@@ -53,15 +58,173 @@ def gqa_choice(call: AttentionCall) -> str | None:
     return BS1 if call.arch == 90 and call.batch == 1 else DECODE
 
 
-def layer_norm_choice(call: LayerNormCall) -> str | None:
-    """The contract: every row from 1 element to 2**28, on the four archs that are listed."""
-    return "layer_norm" if call.arch in (80, 86, 89, 90) and 1 <= call.n <= 268_435_456 else None
+def row_choice(name: str, held_smem: int, *, wide: bool = False) -> Callable[[LayerNormCall], str | None]:
+    """The contract of one normalization of rows, from 1 element to 2**28, on the four archs that are listed.
+
+    Up to 512 elements short, then held: 64 KiB of float32, or 128 KiB of 16 bits where the row is *wide*. On SM90 cut
+    where a block does not hold the row, and from 8,193 elements where rows are few, up to 1 MiB of float32.
+    """
+
+    def choice(call: LayerNormCall) -> str | None:
+        if call.arch not in (80, 86, 89, 90) or not 1 <= call.n <= 268_435_456:
+            return None
+        if call.n <= 512:
+            return f"{name}_short_rows"
+        longest = 65_536 if wide and call.dtype is not torch.float32 else 16_384
+        smem = call.smem_budget or 0
+        shortest = 8_193 if call.few_rows else longest + 1
+        if call.arch == 90 and shortest <= call.n <= 262_144 and smem >= 131_280:
+            return f"{name}_cut_rows"
+        return f"{name}_held_rows" if call.n <= longest and smem >= held_smem else name
+
+    return choice
+
+
+ROWS: dict[tuple[str, str], int] = {
+    ("LayerNormFwdOp", "layer_norm"): CENTRED_SMEM,
+    ("RMSNormFwdOp", "rms_norm"): PLAIN_SMEM,
+    ("FusedAddLayerNormFwdOp", "fused_add_layer_norm"): CENTRED_SMEM,
+    ("FusedAddRMSNormFwdOp", "fused_add_rms_norm"): PLAIN_SMEM,
+    ("AdaLayerNormFwdOp", "ada_layer_norm"): CENTRED_SMEM,
+    ("AdaLayerNormZeroFwdOp", "ada_layer_norm_zero"): CENTRED_SMEM,
+}
+"""What the longest held row of each op takes of shared memory."""
+
+
+def extents_in_range(call: BatchNormCall) -> bool:
+    """On the four archs, and no extent beyond 2**30."""
+    return call.arch in (80, 86, 89, 90) and all(1 <= each <= 2**30 for each in (call.n, call.c, call.spatial))
+
+
+def read_together(call: BatchNormCall) -> int:
+    """Channels that share 32 bytes of memory."""
+    plane = call.spatial * (4 if call.dtype is torch.float32 else 2)
+    return next((16 >> i for i, most in enumerate((2, 4, 8, 16)) if plane <= most), 1)
+
+
+def channel_choice(values: int, channels: int, together: int, held: int, keys: tuple[str, str, str]) -> str:
+    """Channels in one block's registers, few long ones cut over blocks, and others streamed.
+
+    Args:
+        values: Of a channel.
+        channels: How many there are.
+        together: How many are read together.
+        held: Values that a block has room for, where they are not read together.
+        keys: Of the three.
+    """
+    in_block, cut, streamed = keys
+    if values <= (held if together == 1 else held // 32):
+        return in_block
+    return cut if values >= 8_192 and channels <= 512 * together else streamed
+
+
+def batch_train_choice(call: BatchNormCall) -> str | None:
+    """The contract: up to 32 values in a thread, up to 16,384 in a block, or 512 of narrow planes."""
+    if not extents_in_range(call):
+        return None
+    if call.n * call.spatial <= 32:
+        return "fwd_train_whole"
+    keys = ("fwd_train_wide", "fwd_train_split", "fwd_train_kernel")
+    return channel_choice(call.n * call.spatial, call.c, read_together(call), 16_384, keys)
+
+
+def batch_bwd_choice(call: BatchNormCall) -> str | None:
+    """The contract: as forward, a block holding half as many values, beside their gradients."""
+    keys = ("bwd_wide", "bwd_split", "bwd_kernel")
+    together = read_together(call)
+    return channel_choice(call.n * call.spatial, call.c, together, 8_192, keys) if extents_in_range(call) else None
+
+
+def instance_choice(call: BatchNormCall) -> str | None:
+    """The contract: as forward, each channel of each sample by itself, 2**30 of them at most."""
+    if not extents_in_range(call) or call.n * call.c > 2**30:
+        return None
+    keys = ("instance_norm_wide", "instance_norm_split", "instance_norm")
+    return channel_choice(call.spatial, call.n * call.c, read_together(call), 16_384, keys)
+
+
+def running_choice(key: str) -> Callable[[BatchNormCall], str | None]:
+    """The contract: whatever has running statistics."""
+    return lambda call: key if extents_in_range(call) and call.running_dtype is not None else None
 
 
 BY_HAND: dict[tuple[str, str], Callable[[Any], str | None]] = {
     ("GQADenseFwdOp", "gqa_dense"): gqa_choice,
-    ("LayerNormFwdOp", "layer_norm"): layer_norm_choice,
+    **{(op, name): row_choice(name, smem, wide=name == "rms_norm") for (op, name), smem in ROWS.items()},
+    ("BatchNormFwdOp", "batch_norm_fwd_train"): batch_train_choice,
+    ("BatchNormFwdOp", "batch_norm_fwd_infer"): running_choice("fwd_infer_kernel"),
+    ("BatchNormBwdOp", "batch_norm_bwd"): batch_bwd_choice,
+    ("InstanceNormFwdOp", "instance_norm_fwd"): instance_choice,
+    ("InstanceNormFwdOp", "instance_norm_fwd_train"): instance_choice,
+    ("InstanceNormFwdOp", "instance_norm_fwd_infer"): running_choice("instance_norm_infer"),
 }
+
+
+def row_faces(held_smem: int) -> list[str]:
+    return [
+        "arch in (80, 86, 89, 90)",
+        "arch == 90",
+        "n >= 1",
+        "n <= 512",
+        "n >= 513",
+        "n <= 8192",
+        "n >= 8193",
+        "n <= 16384",
+        "n >= 16385",
+        "n <= 262144",
+        "n >= 262145",
+        "n <= 268435456",
+        f"smem_budget <= {held_smem - 1}",
+        f"smem_budget >= {held_smem}",
+        "smem_budget <= 131279",
+        "smem_budget >= 131280",
+        "few_rows == True",
+        "few_rows != True",
+        "few_rows == False",
+    ]
+
+
+EXTENTS = [
+    "arch in (80, 86, 89, 90)",
+    *(f"{extent} {bound}" for extent in ("n", "c", "spatial") for bound in (">= 1", "<= 1073741824")),
+]
+"""The faces of all ops that normalize channels."""
+RUNNING = [*EXTENTS, "running_dtype in (torch.bfloat16, torch.float16, torch.float32)"]
+INSTANCES = [
+    *EXTENTS,
+    "c*n <= 1073741824",
+    "c*n <= 512",
+    "c*n >= 513",
+    "spatial >= 8192",
+    "spatial <= 16384",
+    "spatial >= 16385",
+    *(f"spatial >= {plane}" for plane in (2, 3, 5, 9)),
+    "dtype in (torch.bfloat16, torch.float16)",
+    "dtype == torch.float32",
+]
+
+
+def channel_faces(in_block: int) -> list[str]:
+    """Where a block holds *in_block* values of a channel, or a 32nd of them where channels are read together."""
+    return [
+        *EXTENTS,
+        f"n*spatial >= {in_block // 32 + 1}",
+        f"n*spatial <= {in_block // 32}",
+        f"n*spatial >= {in_block + 1}",
+        f"n*spatial <= {in_block}",
+        "n*spatial >= 8192",
+        "n*spatial <= 8191",
+        *(f"c <= {512 * together}" for together in (1, 2, 4, 8, 16)),
+        *(f"c >= {512 * together + 1}" for together in (1, 2, 4, 8, 16)),
+        *(f"spatial <= {plane}" for plane in (1, 2, 4, 8)),
+        *(f"spatial >= {plane + 1}" for plane in (1, 2, 4, 8)),
+        "dtype in (torch.bfloat16, torch.float16)",
+        "dtype not in (torch.bfloat16, torch.float16)",
+        "dtype == torch.float32",
+        "dtype != torch.float32",
+    ]
+
+
 FACES = {
     ("GQADenseFwdOp", "gqa_dense"): [
         "arch == 90",
@@ -91,8 +254,22 @@ FACES = {
         "softcap == 0.0",
         "softcap != 0.0",
     ],
-    ("LayerNormFwdOp", "layer_norm"): ["arch in (80, 86, 89, 90)", "n >= 1", "n <= 268435456"],
+    **{place: row_faces(smem) for place, smem in ROWS.items()},
+    ("BatchNormFwdOp", "batch_norm_fwd_train"): [*channel_faces(16_384), "n*spatial <= 32", "n*spatial >= 33"],
+    ("BatchNormFwdOp", "batch_norm_fwd_infer"): RUNNING,
+    ("BatchNormBwdOp", "batch_norm_bwd"): channel_faces(8_192),
+    ("InstanceNormFwdOp", "instance_norm_fwd"): INSTANCES,
+    ("InstanceNormFwdOp", "instance_norm_fwd_train"): INSTANCES,
+    ("InstanceNormFwdOp", "instance_norm_fwd_infer"): RUNNING,
 }
+FACES["RMSNormFwdOp", "rms_norm"] += [
+    "n <= 65536",
+    "n >= 65537",
+    "dtype in (torch.bfloat16, torch.float16)",
+    "dtype not in (torch.bfloat16, torch.float16)",
+    "dtype == torch.float32",
+    "dtype != torch.float32",
+]
 """The conditions at which the cases stand, so that none is lost without being seen."""
 
 INTERFACES = [
@@ -160,7 +337,8 @@ def test_a_threshold_that_is_off_by_one_is_seen(monkeypatch: pytest.MonkeyPatch,
 def test_an_arch_that_is_swapped_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LayerNormKernel, "supported_archs", [80, 86, 90, 100])
     found = boundary_calls(tileops.ops.LayerNormFwdOp, "layer_norm")
-    wrong = {case.platform for case in found if case.expected != layer_norm_choice(case.call)}
+    by_hand = BY_HAND["LayerNormFwdOp", "layer_norm"]
+    wrong = {case.platform for case in found if case.expected != by_hand(case.call)}
     assert wrong == {"sm_89", "sm_100"}
 
 

@@ -19,6 +19,14 @@ pytest.importorskip("torch", reason="the real ops need torch")
 ROOT = Path(__file__).resolve().parents[2]
 DECODE = "tileops/kernels/attention/gqa/decode.py"
 NORM = "tileops/kernels/norm/layer_norm.py"
+MODULES = {DECODE: "tileops.ops.attention.gqa_dense", NORM: "tileops.ops.norm.layer_norm"}
+"""The op that a fault of a file is looked for in."""
+TILED = '    """Layer normalization of rows of any length."""\n'
+OVERRIDDEN = f"""{TILED}
+    @classmethod
+    def row_refusal(cls, n, dtype):
+        return {{}}
+"""
 
 
 @dataclass(frozen=True)
@@ -84,10 +92,18 @@ FOUND_BY_AUDIT = {
     ),
     "a rule throws": Fault(
         NORM,
-        "        reason = cls.row_refusal(call.n)\n        return reason",
-        "        reason = cls.row_refusal(call.n // (call.n - 7))\n        return reason",
+        TILED,
+        OVERRIDDEN.format("super().row_refusal(n // (n - 7), dtype)"),
         frozenset({"raises"}),
         ("layer_norm",),
+    ),
+    "rows are cut where they are not preferred": Fault(
+        NORM,
+        '    """Layer normalization of long rows, or of few."""\n\n'
+        '    preferred_over = frozenset({"layer_norm_held_rows"})\n',
+        '    """Layer normalization of long rows, or of few."""\n',
+        frozenset({"overlap"}),
+        ("layer_norm_cut_rows", "layer_norm_held_rows"),
     ),
 }
 
@@ -116,7 +132,7 @@ def planted(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 @pytest.mark.parametrize("name", FOUND_BY_AUDIT)
 def test_an_audit_finds_it(name: str, planted: Callable[..., Any]) -> None:
     fault = FOUND_BY_AUDIT[name]
-    done = planted(fault, "audit", "--format", "json", "tileops.ops")
+    done = planted(fault, "audit", "--format", "json", MODULES[fault.file])
     assert done.returncode == 1, done.stderr
     report = json.loads(done.stdout)
     findings = [finding for each in report["interfaces"] for finding in each["findings"]]
@@ -127,13 +143,9 @@ def test_an_audit_finds_it(name: str, planted: Callable[..., Any]) -> None:
 
 
 def test_a_rule_that_reads_the_device_fails_a_strict_audit_with_its_place(planted: Callable[..., Any]) -> None:
-    fault = Fault(
-        NORM,
-        "        reason = cls.row_refusal(call.n)\n        return reason",
-        "        reason = None if torch.cuda.is_available() else cls.row_refusal(call.n)\n        return reason",
-        frozenset(),
-    )
-    done = planted(fault, "audit", "--strict", "--format", "json", "tileops.ops")
+    reads = "None if torch.cuda.is_available() else super().row_refusal(n, dtype)"
+    fault = Fault(NORM, TILED, OVERRIDDEN.format(reads), frozenset())
+    done = planted(fault, "audit", "--strict", "--format", "json", MODULES[fault.file])
     assert done.returncode == 1, done.stderr
     (unlifted,) = [rule for each in json.loads(done.stdout)["interfaces"] for rule in each["not_lifted"]]
     assert unlifted["key"] == "layer_norm"

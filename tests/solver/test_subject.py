@@ -11,6 +11,7 @@ from tileops_rules import Candidate, OneOf, Predicate, Range, Selector
 from tileops_rules.archs import KNOWN_ARCHS
 from tileops_rules.domain import domain_of
 from tileops_rules.expr import TRUE, Expr, at_most, equals, integer, negation
+from tileops_solver import audit
 from tileops_solver.answer import Answer, InconsistencyError, Verdict
 from tileops_solver.engine import Outcome
 from tileops_solver.findings import Severity, Undecided
@@ -105,6 +106,36 @@ def test_where_archs_are_given_only_those_and_other_devices_are_looked_at() -> N
     assert Subject(made).valid is made.valid.expr
     assert Subject(selector(Candidate("a", everything)), archs=[90]).valid is TRUE
     assert len(Subject(made).platforms) == 1 + len(KNOWN_ARCHS)
+
+
+def declaring(arch: Any) -> Selector:
+    """A spec that declares its archs, and a rule that serves the known ones."""
+    made = {"n": int, "arch": arch}
+    spec = dataclass(frozen=True)(type("Declared", (), {"__annotations__": made, "n": 0, "arch": 90}))
+    return Selector(spec, [Candidate("known", lambda call: None if call.arch in KNOWN_ARCHS else "unknown")])
+
+
+@pytest.mark.parametrize(
+    ("arch", "added"),
+    [
+        (Annotated[int, OneOf(90, 103)], {103}),
+        (Annotated[Optional[int], OneOf(None, 90, 103)], {103}),
+        (Annotated[int, Range(90, 93)], {91, 92, 93}),
+        (Optional[Annotated[int, Range(90, 93)]], {91, 92, 93}),
+    ],
+)
+def test_an_arch_that_only_the_spec_declares_is_looked_at_too(arch: Any, added: set[int]) -> None:
+    selector = declaring(arch)
+    assert {each.arch for each in platforms_of(selector.domain)} == KNOWN_ARCHS.keys() | added
+    assert [each.witness.arch for each in audit(selector, select=["gap"]).findings] == sorted(added)
+    (gap,) = audit(selector, select=["gap"], archs=[max(added)]).findings
+    assert gap.witness == selector.spec(arch=max(added))
+
+
+@pytest.mark.parametrize(("last", "added"), [(127, set(range(128))), (128, set())])
+def test_of_a_wide_range_of_archs_those_that_somebody_names_are_looked_at(last: int, added: set[int]) -> None:
+    selector = declaring(Annotated[int, Range(0, last)])
+    assert {each.arch for each in platforms_of(selector.domain)} == KNOWN_ARCHS.keys() | added
 
 
 def test_what_a_subject_is_asked_for_is_kept() -> None:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 import torch
 
@@ -80,6 +81,13 @@ _reader: Reader = _read_from_torch
 _cache: dict[torch.device, DeviceFacts] = {}
 _faked = _Faked()
 
+_index_from_torch: Final[Callable[[], int]] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+"""What ``torch.cuda.current_device`` ends in, where torch is built with CUDA: it asks no more whether CUDA is up."""
+_index_now: Callable[[], int] = _index_from_torch
+"""The index of the CUDA device that is current: as torch tells, or as played."""
+_wanted: dict[torch.device | None, int | None] = {}
+"""The index that must be current for each device, None where any may be; kept, as ``device.type`` makes a text anew."""
+
 
 def device_facts(device: torch.device) -> DeviceFacts:
     """The facts of *device*, read at most once for each device.
@@ -103,9 +111,10 @@ def device_facts(device: torch.device) -> DeviceFacts:
 
 def set_reader(reader: Reader | None) -> None:
     """Read devices with *reader* from now on (``None``: as torch tells) and forget what was read."""
-    global _reader
+    global _index_now, _reader
     with _lock:
         _reader = _read_from_torch if reader is None else reader
+        _index_now = _index_from_torch if reader is None else _faked_index
         _cache.clear()
 
 
@@ -132,11 +141,13 @@ def faked(facts: Mapping[torch.device, DeviceFacts]) -> Iterator[None]:
         set_reader(None if before is _read_from_torch else before)
 
 
+def _faked_index() -> int:
+    return _faked.index
+
+
 def _current_index(device: torch.device) -> int:
-    if _reader is not _read_from_torch:
-        return _faked.index
     try:
-        return torch.cuda.current_device()
+        return _index_now()
     except (RuntimeError, AssertionError) as error:
         raise DeviceFactsError(device, str(error).strip().splitlines()[0]) from error
 
@@ -146,10 +157,11 @@ def is_current(device: torch.device | None) -> bool:
 
     True of ``None``, of devices that have no notion of a current one, and of a CUDA device without index.
     """
-    if device is None or device.type != "cuda":
-        return True
-    index = device.index
-    return index is None or index == _current_index(device)
+    try:
+        wanted = _wanted[device]
+    except KeyError:
+        wanted = _wanted[device] = None if device is None or device.type != "cuda" else device.index
+    return wanted is None or wanted == _current_index(device)
 
 
 @contextlib.contextmanager

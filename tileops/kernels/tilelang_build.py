@@ -11,7 +11,7 @@ import functools
 import importlib
 import os
 import shutil
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +21,7 @@ from tileops.kernels.call_spec import CallSpec
 __all__ = [
     "TARGET_NAMES",
     "KernelBuildError",
+    "Program",
     "aligned",
     "compile_program",
     "load_program",
@@ -56,6 +57,54 @@ class KernelBuildError(RuntimeError):
     def __init__(self, missing: str, message: str) -> None:
         self.missing = missing
         super().__init__(message)
+
+
+class Program:
+    """A compiled program. Calling it launches it on torch's current stream of the device of its tensors.
+
+    A launch goes to the entry of the compiled library. That checks number, shapes, strides, dtypes and devices of
+    what it is given; tvm_ffi, which hands it the tensors, takes the stream that torch has current for the first one
+    that is not on the CPU. TileLang's own way there (0.1.15) checks the number of arguments once more, looks for
+    outputs to allocate, and prepares Ascend devices, which takes longer than the entry and changes nothing here.
+
+    Attributes:
+        compiled: TileLang's kernel.
+        launch: What a call runs; a kernel that holds it saves one Python call a launch.
+    """
+
+    __slots__ = ("compiled", "launch")
+
+    def __init__(self, compiled: Any) -> None:
+        self.compiled = compiled
+        self.launch: Callable[..., Any] = _entry_of(compiled)
+
+    def __call__(self, *tensors: Any) -> None:
+        """Launch with the program's arguments, outputs among them."""
+        self.launch(*tensors)
+
+    def get_kernel_source(self) -> str:
+        """The CUDA source."""
+        source: str = self.compiled.get_kernel_source()
+        return source
+
+    def get_host_source(self) -> str:
+        """The source of the entry: what it checks, and what it launches with."""
+        source: str = self.compiled.get_host_source()
+        return source
+
+
+def _entry_of(compiled: Any) -> Callable[..., Any]:
+    """The entry of the compiled library; *compiled* itself where TileLang allocates outputs or runs by other means."""
+    adapter = compiled.adapter
+    linked = getattr(adapter, "get_exportable_executable", None)
+    if linked is None or adapter.result_idx:
+        whole: Callable[..., Any] = compiled
+        return whole
+    library = linked()
+    if hasattr(type(library), "jit"):  # not yet a library: compiled in this process, not read from TileLang's cache
+        library = library.jit()
+    entry: Callable[..., Any] = library.main
+    return entry
 
 
 def target_for(arch: int) -> dict[str, str]:
@@ -113,7 +162,7 @@ def load_program(module: str) -> ModuleType:
 
 
 @functools.lru_cache(maxsize=MOST_PROGRAMS)
-def compile_program(module: str, name: str, arch: int, **parameters: Hashable) -> Any:
+def compile_program(module: str, name: str, arch: int, **parameters: Hashable) -> Program:
     """Compile the program that ``module.name(**parameters)`` makes, for *arch*.
 
     Kernels that differ in their launches alone share what is compiled; the last :data:`MOST_PROGRAMS` stay.
@@ -122,13 +171,14 @@ def compile_program(module: str, name: str, arch: int, **parameters: Hashable) -
     the trip counts of these programs are run-time values from 1 up.
 
     Args:
-        module: A ``*_program`` module.
+        module: A ``*_program`` module. What its ``PASSES``, if it has any, name of ``tilelang.PassConfigKey`` is
+            switched on.
         name: A function of it that returns a ``prim_func`` which takes its outputs as arguments.
         arch: Architecture as an integer.
         **parameters: What the program is made from.
 
     Returns:
-        The compiled kernel, callable with the program's arguments on the current stream.
+        The compiled program, callable with its arguments on the current stream.
 
     Raises:
         KernelBuildError: TileLang or nvcc is missing, or *arch* has no target.
@@ -140,12 +190,16 @@ def compile_program(module: str, name: str, arch: int, **parameters: Hashable) -
             f"building a kernel for {target['arch']} needs nvcc, which is neither on the search path nor "
             f"under CUDA_HOME: install the CUDA toolkit, or set CUDA_HOME to where it is",
         )
-    program = getattr(load_program(module), name)(**parameters)
+    programs = load_program(module)
+    program = getattr(programs, name)(**parameters)
     tilelang = importlib.import_module("tilelang")
-    return tilelang.compile(
-        program,
-        target=target,
-        pass_configs={tilelang.PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: True},
+    passes = ("TL_DISABLE_WARP_SPECIALIZED", *getattr(programs, "PASSES", ()))
+    return Program(
+        tilelang.compile(
+            program,
+            target=target,
+            pass_configs={getattr(tilelang.PassConfigKey, each): True for each in passes},
+        )
     )
 
 

@@ -16,12 +16,54 @@ from tileops.backend import register_kernel_type
 from tileops.backend.registry import registrations
 from tileops.kernels.kernel_base import Kernel
 from tileops.reference.attention import GQADenseReferenceKernel
-from tileops.reference.norm import LayerNormReferenceKernel
+from tileops.reference.batch_norm import (
+    BatchNormBwdReferenceKernel,
+    BatchNormInferReferenceKernel,
+    BatchNormTrainReferenceKernel,
+    InstanceNormInferReferenceKernel,
+    InstanceNormReferenceKernel,
+    InstanceNormTrainReferenceKernel,
+)
+from tileops.reference.norm import (
+    AdaLayerNormReferenceKernel,
+    AdaLayerNormZeroReferenceKernel,
+    FusedAddLayerNormReferenceKernel,
+    FusedAddRMSNormReferenceKernel,
+    LayerNormReferenceKernel,
+    RMSNormReferenceKernel,
+)
 
-__all__ = ["REFERENCES", "GQADenseReferenceKernel", "LayerNormReferenceKernel", "install"]
+__all__ = [
+    "REFERENCES",
+    "AdaLayerNormReferenceKernel",
+    "AdaLayerNormZeroReferenceKernel",
+    "BatchNormBwdReferenceKernel",
+    "BatchNormInferReferenceKernel",
+    "BatchNormTrainReferenceKernel",
+    "FusedAddLayerNormReferenceKernel",
+    "FusedAddRMSNormReferenceKernel",
+    "GQADenseReferenceKernel",
+    "InstanceNormInferReferenceKernel",
+    "InstanceNormReferenceKernel",
+    "InstanceNormTrainReferenceKernel",
+    "LayerNormReferenceKernel",
+    "RMSNormReferenceKernel",
+    "install",
+]
 
 REFERENCES: tuple[tuple[str, str, type[Kernel]], ...] = (
     ("LayerNormFwdOp", "reference_layer_norm", LayerNormReferenceKernel),
+    ("RMSNormFwdOp", "reference_rms_norm", RMSNormReferenceKernel),
+    ("FusedAddLayerNormFwdOp", "reference_fused_add_layer_norm", FusedAddLayerNormReferenceKernel),
+    ("FusedAddRMSNormFwdOp", "reference_fused_add_rms_norm", FusedAddRMSNormReferenceKernel),
+    ("AdaLayerNormFwdOp", "reference_ada_layer_norm", AdaLayerNormReferenceKernel),
+    ("AdaLayerNormZeroFwdOp", "reference_ada_layer_norm_zero", AdaLayerNormZeroReferenceKernel),
+    ("BatchNormFwdOp", "reference_batch_norm_train", BatchNormTrainReferenceKernel),
+    ("BatchNormFwdOp", "reference_batch_norm_infer", BatchNormInferReferenceKernel),
+    ("BatchNormBwdOp", "reference_batch_norm_bwd", BatchNormBwdReferenceKernel),
+    ("InstanceNormFwdOp", "reference_instance_norm", InstanceNormReferenceKernel),
+    ("InstanceNormFwdOp", "reference_instance_norm_train", InstanceNormTrainReferenceKernel),
+    ("InstanceNormFwdOp", "reference_instance_norm_infer", InstanceNormInferReferenceKernel),
     ("GQADenseFwdOp", "reference_gqa_dense", GQADenseReferenceKernel),
 )
 """Op name, key and kernel of each reference."""

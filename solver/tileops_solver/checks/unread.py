@@ -1,8 +1,9 @@
 """Is there a field that no rule and no build identity reads?
 
 Such a field either changes nothing, or a kernel relies on something that its rule does not look at. What a rule
-reads is known exactly; what a build identity reads is what ``entry_for`` was seen to read on calls near the
-thresholds of its implementation's rule. Facts of the device belong to every kernel and are left out.
+reads is known of each of its paths; one that no call takes counts too, where lifting could not tell so. What a
+build identity reads is what ``entry_for`` was seen to read on calls near the thresholds of its implementation's
+rule. Facts of the device belong to every kernel and are left out.
 """
 
 from __future__ import annotations

@@ -1,0 +1,50 @@
+"""Gated adaptive layer normalization of trailing rows."""
+
+from __future__ import annotations
+
+import torch
+
+from tileops.kernels.norm.call_spec import AdaLayerNormZeroFwdInterface
+from tileops.kernels.norm.row_recipes import ADA_LAYER_NORM_ZERO
+from tileops.kernels.norm.rows import CutRows, HeldRows, RowKernel, ShortRows, TiledRows, as_rows
+
+__all__ = [
+    "AdaLayerNormZeroCutRowsKernel",
+    "AdaLayerNormZeroHeldRowsKernel",
+    "AdaLayerNormZeroKernel",
+    "AdaLayerNormZeroShortRowsKernel",
+]
+
+
+class AdaLayerNormZeroRows(RowKernel, AdaLayerNormZeroFwdInterface):
+    """What the kernels below have in common."""
+
+    recipe = ADA_LAYER_NORM_ZERO
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+        """Normalize the rows of *x*; see the interface."""
+        out = torch.empty_like(x)
+        if x.numel():
+            n = self.n
+            self.launch(as_rows(x, n), as_rows(scale, n), as_rows(shift, n), as_rows(gate, n), as_rows(out, n))
+        return out
+
+
+class AdaLayerNormZeroKernel(TiledRows, AdaLayerNormZeroRows):
+    """Gated adaptive layer normalization of rows of any length."""
+
+
+class AdaLayerNormZeroHeldRowsKernel(HeldRows, AdaLayerNormZeroRows):
+    """Gated adaptive layer normalization of rows that a block holds."""
+
+
+class AdaLayerNormZeroShortRowsKernel(ShortRows, AdaLayerNormZeroRows):
+    """Gated adaptive layer normalization of rows that a warp holds."""
+
+    preferred_over = frozenset({"ada_layer_norm_zero_held_rows"})
+
+
+class AdaLayerNormZeroCutRowsKernel(CutRows, AdaLayerNormZeroRows):
+    """Gated adaptive layer normalization of long rows, or of few."""
+
+    preferred_over = frozenset({"ada_layer_norm_zero_held_rows"})

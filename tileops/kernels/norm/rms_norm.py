@@ -1,0 +1,45 @@
+"""Root mean square normalization of trailing rows."""
+
+from __future__ import annotations
+
+import torch
+
+from tileops.kernels.norm.call_spec import RMSNormFwdInterface
+from tileops.kernels.norm.row_recipes import RMS_NORM
+from tileops.kernels.norm.rows import CutRows, HeldRows, RowKernel, ShortRows, TiledRows, as_row, as_rows
+
+__all__ = ["RMSNormCutRowsKernel", "RMSNormHeldRowsKernel", "RMSNormKernel", "RMSNormShortRowsKernel"]
+
+
+class RMSNormRows(RowKernel, RMSNormFwdInterface):
+    """What the kernels below have in common."""
+
+    recipe = RMS_NORM
+
+    def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Normalize the rows of *x*; see the interface."""
+        out = torch.empty_like(x)
+        if x.numel():
+            n = self.n
+            self.launch(as_rows(x, n), as_row(weight, n), as_rows(out, n))
+        return out
+
+
+class RMSNormKernel(TiledRows, RMSNormRows):
+    """Root mean square normalization of rows of any length."""
+
+
+class RMSNormHeldRowsKernel(HeldRows, RMSNormRows):
+    """Root mean square normalization of rows that a block holds."""
+
+
+class RMSNormShortRowsKernel(ShortRows, RMSNormRows):
+    """Root mean square normalization of rows that a warp holds."""
+
+    preferred_over = frozenset({"rms_norm_held_rows"})
+
+
+class RMSNormCutRowsKernel(CutRows, RMSNormRows):
+    """Root mean square normalization of long rows, or of few."""
+
+    preferred_over = frozenset({"rms_norm_held_rows"})

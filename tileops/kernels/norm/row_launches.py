@@ -1,0 +1,275 @@
+"""How rows are laid over threads and blocks, and the limits of each way to hold them.
+
+The limits here are the regions of the kernels: rules, builders and documentation read them from this file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+
+from tileops.kernels.norm.row_recipes import RowRecipe
+
+__all__ = [
+    "CUT_LANES",
+    "CUT_ROW",
+    "HELD_ROW",
+    "MOST_LAUNCHES",
+    "REGISTER_ROW",
+    "SHORT_ROW",
+    "SHORT_THREADS",
+    "WARP",
+    "WIDE_ROW",
+    "WORTH_CUTTING",
+    "HeldLaunch",
+    "TiledLaunch",
+    "cut_blocks",
+    "cut_launch",
+    "cut_launches",
+    "held_lanes",
+    "held_launch",
+    "held_launches",
+    "held_row",
+    "short_launch",
+    "short_launches",
+    "tiled_launch",
+    "tiled_launches",
+    "vector_of",
+]
+
+VECTOR_BYTES: Final = 16
+"""The widest load of a thread."""
+WARP: Final = 32
+SHORT_THREADS: Final = 128
+"""Threads of a block of short rows."""
+
+CUT_LANES: Final = 256
+"""Threads of each block of a cluster."""
+
+SHORT_ROW: Final = 512
+"""Longest row of a warp or less. At 8192 x 1024 in bfloat16 a warp a row took 14.7 us for LayerNorm and 13.9 for
+RMSNorm, 128 threads 14.1 and 13.0; at 65536 x 256 half a warp took 21.8 and a whole one 22.1 (H200, 2026-11-30)."""
+NARROW_ROW: Final = 4096
+"""Longest row of 128 threads: 32 values each. At 8192 x 4096 in bfloat16 LayerNorm took 39.0 us with 128 threads a row
+and 41.5 or more with 256 (H200, 2026-11-30)."""
+REGISTER_ROW: Final = 8192
+"""Longest row that waits in the registers of 256 threads; a longer one waits in shared memory. At 2048 x 16384 in
+bfloat16 LayerNorm took 42.4 us in shared memory and 43.5 in registers (H200, 2026-11-30)."""
+HELD_ROW: Final = 16384
+"""Longest row that one block holds: 64 KiB of float32, which every architecture has."""
+WIDE_ROW: Final = 65536
+"""Longest row of 16-bit values that 1,024 threads hold in registers, where they hold nothing else and look at it once
+before the last time, as RMSNorm does. At 1024 x 65536 in bfloat16 it took 73.0 us so and 81.1 in a cluster of four
+(H200, 2026-11-30)."""
+CUT_ROW: Final = 262144
+"""Longest row that eight blocks, the most of a portable cluster, hold: 128 KiB of float32 each."""
+WORTH_CUTTING: Final = 8192
+"""Rows longer than this are cut over blocks where there are few of them. At 1 x 16384 in bfloat16 RMSNorm took 4.96 us
+in four blocks and 5.31 in one, LayerNorm 5.63 and 6.11 (H200, 2026-11-30)."""
+
+MOST_LAUNCHES: Final = 8
+"""Launches of a table, each of which takes seconds to compile when it is measured."""
+REGISTER_VALUES: Final = 64
+"""Most values of a row that a thread holds in registers; with more they spill."""
+AHEAD_VALUES: Final = 32
+"""Most of them where the weights wait beside them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldLaunch:
+    """How rows that are held from load to store are laid out.
+
+    Attributes:
+        vector: Elements of one load.
+        lanes: Threads of a block that share a row.
+        groups: Groups of such threads in a block.
+        rows: Rows that a group has at a time.
+        blocks: Blocks of a cluster that share a row.
+        resident: Blocks that a multiprocessor is to hold.
+        ahead: Weights are loaded before the statistics are known.
+        in_shared: A row waits in shared memory and not in registers.
+    """
+
+    vector: int
+    lanes: int
+    groups: int = 1
+    rows: int = 1
+    blocks: int = 1
+    resident: int = 1
+    ahead: bool = False
+    in_shared: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class TiledLaunch:
+    """How rows that are read twice are laid out.
+
+    Attributes:
+        vector: Elements of one load.
+        threads: Threads of a block, which has one row.
+        steps: Vectors that a thread has of a tile.
+    """
+
+    vector: int
+    threads: int = 256
+    steps: int = 4
+
+
+def vector_of(n: int, dtype: torch.dtype) -> int:
+    """Elements of the widest load at which every row of *n* elements begins aligned."""
+    widest = VECTOR_BYTES // dtype.itemsize
+    if n % widest == 0:
+        return widest
+    if n % (widest // 2) == 0:
+        return widest // 2
+    if widest == 8 and n % 2 == 0:
+        return 2
+    return 1
+
+
+def short_lanes(n: int, vector: int) -> int:
+    """Threads of a short row: two vectors each, as long as a warp is not full."""
+    if n <= 2 * vector:
+        return 1
+    if n <= 4 * vector:
+        return 2
+    if n <= 8 * vector:
+        return 4
+    if n <= 16 * vector:
+        return 8
+    if n <= 32 * vector:
+        return 16
+    return WARP
+
+
+def short_launch(n: int, dtype: torch.dtype) -> HeldLaunch:
+    """Rows of at most :data:`SHORT_ROW` elements: a warp or less each, several to a block."""
+    vector = vector_of(n, dtype)
+    lanes = short_lanes(n, vector)
+    return HeldLaunch(vector, lanes, groups=SHORT_THREADS // lanes, resident=8)
+
+
+def held_row(recipe: RowRecipe, dtype: torch.dtype) -> int:
+    """Elements of the longest row that one block holds."""
+    return WIDE_ROW if recipe.inputs == 1 and not recipe.centred and dtype.itemsize == 2 else HELD_ROW
+
+
+def held_lanes(n: int) -> int:
+    """Threads of a row of *n* elements that one block holds."""
+    if n <= NARROW_ROW:
+        return 128
+    return 256 if n <= HELD_ROW else 1024
+
+
+def held_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
+    """Rows of at most :func:`held_row` elements: a block each.
+
+    Rows that are not centred need no second look at their values before the last, and stay in registers.
+    """
+    lanes = held_lanes(n)
+    resident = {128: 6, 256: 4, 1024: 1}[lanes]
+    if lanes == 256 and n > REGISTER_ROW:
+        resident = 3 if recipe.centred else 2
+    return HeldLaunch(vector_of(n, dtype), lanes, resident=resident, in_shared=recipe.centred and n > REGISTER_ROW)
+
+
+def cut_blocks(n: int) -> int:
+    """Blocks of the cluster that holds a row of *n* elements, up to 16,384 each where four are enough.
+
+    At 1024 x 65536 in bfloat16 LayerNorm took 90.0 us with four and 90.6 or more with eight (H200, 2026-11-30).
+    """
+    return 4 if n <= 65536 else 8
+
+
+def cut_launch(n: int, dtype: torch.dtype) -> HeldLaunch:
+    """Rows of at most :data:`CUT_ROW` elements: each cut over the blocks of a cluster."""
+    return HeldLaunch(vector_of(n, dtype), CUT_LANES, blocks=cut_blocks(n), resident=4, in_shared=True)
+
+
+def tiled_launch(n: int, dtype: torch.dtype) -> TiledLaunch:
+    """Rows of any length: a block each, a tile at a time."""
+    return TiledLaunch(vector_of(n, dtype))
+
+
+def short_launches(n: int, dtype: torch.dtype) -> tuple[HeldLaunch, ...]:
+    """What is measured for rows of at most :data:`SHORT_ROW` elements, the usual launch first."""
+    usual = short_launch(n, dtype)
+    lanes = usual.lanes
+
+    def spread(lanes: int) -> HeldLaunch:
+        return dataclasses.replace(usual, lanes=lanes, groups=SHORT_THREADS // lanes)
+
+    return _table(
+        usual,
+        [
+            dataclasses.replace(usual, ahead=True),
+            dataclasses.replace(usual, rows=2),
+            dataclasses.replace(usual, resident=4),
+            dataclasses.replace(usual, resident=12),
+            spread(max(lanes // 2, 1)),
+            spread(min(lanes * 2, WARP)),
+        ],
+        n,
+    )
+
+
+def held_launches(n: int, dtype: torch.dtype, recipe: RowRecipe) -> tuple[HeldLaunch, ...]:
+    """What is measured for rows of at most :func:`held_row` elements, the usual launch first.
+
+    No other has more threads or more shared memory: both are stated for the usual one.
+    """
+    usual = held_launch(n, dtype, recipe)
+    lanes, resident = usual.lanes, usual.resident
+    found = [dataclasses.replace(usual, ahead=True)]
+    if lanes == 128:
+        found += [dataclasses.replace(usual, resident=each) for each in (4, 8, 12)]
+        found.append(dataclasses.replace(usual, lanes=64, resident=12))
+        if n <= 2 * SHORT_ROW:
+            found.append(dataclasses.replace(usual, lanes=WARP, groups=128 // WARP, resident=8))
+    elif lanes == 256:
+        found += [dataclasses.replace(usual, resident=each) for each in (resident - 1, resident + 1, resident + 2)]
+        found.append(dataclasses.replace(usual, lanes=128, resident=min(2 * resident, 6)))
+        if usual.in_shared:
+            found.append(dataclasses.replace(usual, in_shared=False, resident=2))
+    else:
+        found.append(dataclasses.replace(usual, lanes=512))
+    return _table(usual, found, n)
+
+
+def cut_launches(n: int, dtype: torch.dtype) -> tuple[HeldLaunch, ...]:
+    """What is measured for rows of at most :data:`CUT_ROW` elements, the usual launch first.
+
+    A share of more than one step shrinks by one at least where there are twice as many blocks, and with it the shared
+    memory of a block.
+    """
+    usual = cut_launch(n, dtype)
+    found = [
+        dataclasses.replace(usual, ahead=True),
+        *(dataclasses.replace(usual, resident=each) for each in (1, 2, 4)),
+    ]
+    if usual.blocks < 8 and n > usual.blocks * usual.lanes * usual.vector:
+        wider = dataclasses.replace(usual, blocks=2 * usual.blocks)
+        found += [wider, dataclasses.replace(wider, ahead=True)]
+    return _table(usual, found, n)
+
+
+def tiled_launches(n: int, dtype: torch.dtype) -> tuple[TiledLaunch, ...]:
+    """What is measured for rows of any length, the usual launch first."""
+    usual = tiled_launch(n, dtype)
+    found = [dataclasses.replace(usual, steps=each) for each in (1, 2, 8)]
+    found += [dataclasses.replace(usual, threads=128, steps=each) for each in (4, 8)]
+    return (usual, *found)
+
+
+def _table(usual: HeldLaunch, others: Sequence[HeldLaunch], n: int) -> tuple[HeldLaunch, ...]:
+    """*usual* and those of *others* that differ from it and hold no more than registers do."""
+    table = [usual]
+    for each in others:
+        most = AHEAD_VALUES if each.ahead else REGISTER_VALUES
+        values = each.rows * each.vector * -(-n // (each.lanes * each.blocks * each.vector))
+        if each not in table and (values <= most or (each.in_shared and not each.ahead)):
+            table.append(each)
+    return tuple(table)

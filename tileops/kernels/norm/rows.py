@@ -1,0 +1,347 @@
+"""The ways to normalize rows, one class each, whatever the normalization computes.
+
+A kernel inherits one of them and an interface, and names its recipe.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
+
+import torch
+
+from tileops.kernels.kernel_base import Entry, Kernel
+from tileops.kernels.norm.call_spec import ARCHS, FEW_ROWS, LayerNormCall, row_refusal
+from tileops.kernels.norm.row_launches import (
+    CUT_LANES,
+    CUT_ROW,
+    HELD_ROW,
+    REGISTER_ROW,
+    SHORT_ROW,
+    SHORT_THREADS,
+    WARP,
+    WORTH_CUTTING,
+    HeldLaunch,
+    TiledLaunch,
+    cut_blocks,
+    cut_launches,
+    held_lanes,
+    held_launches,
+    held_row,
+    short_launches,
+    tiled_launches,
+    vector_of,
+)
+from tileops.kernels.norm.row_recipes import RowRecipe
+from tileops.kernels.tilelang_build import ALIGNMENT_BYTES, Program, compile_program, stated_arch
+from tileops.kernels.tuning import key_of, recorded, tune
+
+__all__ = ["CutRows", "HeldRows", "RowKernel", "ShortRows", "TiledRows", "as_row", "as_rows"]
+
+FACT_BYTES: Final = 4
+"""Of a mean, a sum of squares or a count that warps exchange: float32."""
+
+OWN_BYTES: Final = 16
+"""Of the facts of one block of a cluster, with what TileLang aligns them by."""
+
+MEASURED_BYTES: Final = 64 * 2**20
+"""Of the input that launches are measured on: 8,192 rows of 4,096 16-bit values."""
+
+
+class RowKernel(Kernel):
+    """A kernel that normalizes rows; one build serves any number of them.
+
+    Args:
+        n: Elements of a row.
+        eps: Added to the variance, or to the mean square.
+        dtype: Of every tensor.
+        arch: Architecture to build for.
+
+    Attributes:
+        recipe: What is computed.
+        table: The ways in which rows may be laid out, the usual one first.
+        layout: The one that is in use: as measured, where that is on file for this card or :meth:`request_tune` was
+            called, else the usual one.
+
+    Raises:
+        ValueError: *n* is no length that the class takes.
+        KernelBuildError: TileLang or nvcc is missing.
+    """
+
+    supported_archs: list[int] = [*ARCHS]
+    recipe: ClassVar[RowRecipe]
+    program: ClassVar[tuple[str, str]]
+
+    def __init__(self, n: int, eps: float, dtype: torch.dtype, *, arch: int) -> None:
+        reason = self.row_refusal(n, dtype)
+        if reason is not None:
+            raise ValueError(f"{type(self).__name__}: {reason}")
+        self.n = n
+        self.dtype = dtype
+        self.table = self.launches_of(n, dtype)
+        self._compile = functools.partial(
+            compile_program,
+            *self.program,
+            arch,
+            n=n,
+            eps=eps,
+            dtype=str(dtype).removeprefix("torch."),
+            recipe=self.recipe,
+        )
+        self._key = key_of(type(self), (n, eps, dtype), arch)
+        self._lay_out(recorded(self._key, self.table) or self.table[0])
+
+    def request_tune(self) -> None:
+        """Measure the launches of the table, or take the one on file; see :mod:`tileops.kernels.tuning`."""
+        layout = tune(self._key, self.table, self._measurable)
+        if layout is not None and layout != self.layout:
+            self._lay_out(layout)
+
+    def _lay_out(self, layout: HeldLaunch | TiledLaunch) -> None:
+        self.compiled = self._compiled(layout)
+        self.layout = layout
+        self.launch = self.compiled.launch
+
+    def _compiled(self, layout: HeldLaunch | TiledLaunch) -> Program:
+        return self._compile(**dataclasses.asdict(layout))
+
+    def _measurable(self, device: torch.device) -> Callable[[HeldLaunch | TiledLaunch], Callable[[], Any]]:
+        """What compiles a launch and gives a call of it on scratch tensors, the same for all."""
+        tensors = self._scratch(device)
+        return lambda layout: functools.partial(self._compiled(layout).launch, *tensors)
+
+    def _scratch(self, device: torch.device) -> list[torch.Tensor]:
+        """Tensors for :attr:`launch`; no one else's random numbers are drawn."""
+        draw = torch.Generator(device).manual_seed(0)
+        shape = (self.measured_rows(self.n, self.dtype), self.n)
+        weights = 1 + self.recipe.biased if self.recipe.shared else 0
+        shapes = [shape] * self.recipe.inputs + [(self.n,)] * weights
+        read = [torch.empty(each, dtype=self.dtype, device=device).normal_(generator=draw) for each in shapes]
+        return read + [torch.empty_like(read[0]) for _ in range(self.recipe.outputs)]
+
+    @classmethod
+    def measured_rows(cls, n: int, dtype: torch.dtype) -> int:
+        """Rows of the input that launches are measured on."""
+        return max(1, MEASURED_BYTES // (n * dtype.itemsize))
+
+    @classmethod
+    def launch_of(cls, n: int, dtype: torch.dtype) -> HeldLaunch | TiledLaunch:
+        """How rows of *n* elements are laid out where nothing was measured."""
+        return cls.launches_of(n, dtype)[0]
+
+    @classmethod
+    def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[HeldLaunch | TiledLaunch]:
+        """How rows of *n* elements may be laid out, the usual way first.
+
+        All compute the same, and no block takes more than the class states of one.
+        """
+        raise NotImplementedError(f"{cls.__name__} does not say how rows are laid out")
+
+    @classmethod
+    def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:
+        """Why rows of *n* elements are refused, or ``None``; rule and constructor both ask here."""
+        return row_refusal(n)
+
+    @classmethod
+    def refusal(cls, call: LayerNormCall) -> str | None:
+        """Refuse rows of a length that the class does not take."""
+        reason = cls.row_refusal(call.n, call.dtype)
+        return reason if reason is not None else super().refusal(call)
+
+    @classmethod
+    def entry_for(cls, call: LayerNormCall) -> Entry:
+        """Row length, epsilon and dtype are built in; the number of rows is not."""
+        identity = (call.n, call.eps, call.dtype)
+        return identity, lambda: cls(*identity, arch=stated_arch(call))
+
+
+def as_rows(tensor: torch.Tensor, n: int) -> torch.Tensor:
+    """*tensor* as rows of *n* elements; a copy where it begins off a boundary."""
+    if tensor.data_ptr() % ALIGNMENT_BYTES:
+        tensor = tensor.clone()
+    return tensor if tensor.ndim == 2 and tensor.shape[1] == n else tensor.view(-1, n)
+
+
+def as_row(tensor: torch.Tensor, n: int) -> torch.Tensor:
+    """*tensor* as one row of *n* elements; a copy where it begins off a boundary."""
+    if tensor.data_ptr() % ALIGNMENT_BYTES:
+        tensor = tensor.clone()
+    return tensor if tensor.ndim == 1 else tensor.view(n)
+
+
+class TiledRows(RowKernel):
+    """Rows of any length, a block each, read twice: below all other ways."""
+
+    general: bool = True
+    program = ("tileops.kernels.norm.tiled_rows_program", "tiled_rows")
+
+    @classmethod
+    def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[TiledLaunch]:
+        """As :func:`tiled_launches` has them."""
+        return tiled_launches(n, dtype)
+
+    @classmethod
+    def block_smem_bytes(cls, call: LayerNormCall) -> int:
+        """Three facts for each warp."""
+        return TiledLaunch.threads // WARP * 3 * FACT_BYTES
+
+    @classmethod
+    def block_threads(cls, call: LayerNormCall) -> int:
+        """As :func:`tiled_launch` has them."""
+        return TiledLaunch.threads
+
+
+class HeldKernel(RowKernel):
+    """Rows that are read once and held until they are written."""
+
+    program = ("tileops.kernels.norm.held_rows_program", "held_rows")
+
+    @classmethod
+    def refusal(cls, call: LayerNormCall) -> str | None:
+        """Refuse devices where a block has less shared memory than the longest row takes: none that is built for."""
+        most = cls.most_smem_bytes()
+        if call.smem_budget is not None and call.smem_budget < most:
+            return f"smem_budget {call.smem_budget} is less than the {most} bytes of the longest row"
+        return super().refusal(call)
+
+    @classmethod
+    def most_smem_bytes(cls) -> int:
+        """The most that a block takes of shared memory, whatever the row."""
+        raise NotImplementedError(f"{cls.__name__} does not say what a block takes of shared memory at most")
+
+    @classmethod
+    def block_smem_bytes(cls, call: LayerNormCall) -> int:
+        """What a block takes, which the launch decides."""
+        raise NotImplementedError(f"{cls.__name__} does not say what a block takes of shared memory")
+
+
+class ShortRows(HeldKernel):
+    """Rows of at most ``SHORT_ROW`` elements: a warp or less each."""
+
+    @classmethod
+    def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:
+        """Refuse longer ones."""
+        return f"n {n} is more than the {SHORT_ROW} of a warp" if n > SHORT_ROW else super().row_refusal(n, dtype)
+
+    @classmethod
+    def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[HeldLaunch]:
+        """As :func:`short_launches` has them."""
+        return short_launches(n, dtype)
+
+    @classmethod
+    def most_smem_bytes(cls) -> int:
+        """A warp exchanges through registers."""
+        return 0
+
+    @classmethod
+    def block_smem_bytes(cls, call: LayerNormCall) -> int:
+        """A warp exchanges through registers."""
+        return 0
+
+    @classmethod
+    def block_threads(cls, call: LayerNormCall) -> int:
+        """As :func:`short_launch` has them."""
+        return SHORT_THREADS
+
+
+class HeldRows(HeldKernel):
+    """Rows of at most :func:`held_row` elements: a block each, in registers or in shared memory."""
+
+    @classmethod
+    def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:
+        """Refuse longer ones."""
+        longest = held_row(cls.recipe, dtype)
+        return f"n {n} is more than the {longest} of a block" if n > longest else super().row_refusal(n, dtype)
+
+    @classmethod
+    def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[HeldLaunch]:
+        """As :func:`held_launches` has them."""
+        return held_launches(n, dtype, cls.recipe)
+
+    @classmethod
+    def most_smem_bytes(cls) -> int:
+        """A row of float32 that waits, and what 8 warps exchange; where none waits, what 32 do."""
+        if not cls.recipe.centred:
+            return 32 * 3 * FACT_BYTES
+        return HELD_ROW * 4 + 8 * 3 * FACT_BYTES
+
+    @classmethod
+    def block_smem_bytes(cls, call: LayerNormCall) -> int:
+        """What its warps exchange, and the row where it waits there."""
+        lanes = held_lanes(call.n)
+        exchanged = exchanged_bytes(call.n, lanes * vector_of(call.n, call.dtype), lanes // WARP)
+        if not cls.recipe.centred or call.n <= REGISTER_ROW:
+            return exchanged
+        return exchanged + waiting_bytes(call.n, lanes * vector_of(call.n, call.dtype), call.dtype)
+
+    @classmethod
+    def block_threads(cls, call: LayerNormCall) -> int:
+        """As :func:`held_launch` has them."""
+        return held_lanes(call.n)
+
+
+class CutRows(HeldKernel):
+    """Rows of at most ``CUT_ROW`` elements, each cut over the blocks of a cluster: long ones, or few of them.
+
+    Clusters came with SM90.
+    """
+
+    supported_archs: list[int] = [90]
+
+    @classmethod
+    def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:
+        """Refuse longer ones, and those that are not worth it."""
+        if n > CUT_ROW:
+            return f"n {n} is more than the {CUT_ROW} of a cluster"
+        if n <= WORTH_CUTTING:
+            return f"n {n} is not more than {WORTH_CUTTING}"
+        return super().row_refusal(n, dtype)
+
+    @classmethod
+    def refusal(cls, call: LayerNormCall) -> str | None:
+        """Refuse many rows where one block holds each."""
+        longest = held_row(cls.recipe, call.dtype)
+        if not call.few_rows and call.n <= longest:
+            return f"few_rows is False and n {call.n} is not more than the {longest} of a block"
+        return super().refusal(call)
+
+    @classmethod
+    def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[HeldLaunch]:
+        """As :func:`cut_launches` has them."""
+        return cut_launches(n, dtype)
+
+    @classmethod
+    def measured_rows(cls, n: int, dtype: torch.dtype) -> int:
+        """Few, where it serves no more."""
+        return FEW_ROWS if n <= held_row(cls.recipe, dtype) else super().measured_rows(n, dtype)
+
+    @classmethod
+    def most_smem_bytes(cls) -> int:
+        """An eighth of the longest row of float32, and what 8 warps and 8 blocks exchange."""
+        return CUT_ROW * 4 // 8 + (CUT_LANES // WARP + 8) * 3 * FACT_BYTES + OWN_BYTES
+
+    @classmethod
+    def block_smem_bytes(cls, call: LayerNormCall) -> int:
+        """What its warps exchange, what the blocks do, and its share of the row."""
+        span = CUT_LANES * vector_of(call.n, call.dtype)
+        blocks = cut_blocks(call.n)
+        facts = 2 if call.n % (span * blocks) == 0 else 3
+        exchanged = (CUT_LANES // WARP + blocks) * facts * FACT_BYTES + OWN_BYTES
+        return exchanged + waiting_bytes(call.n, span * blocks, call.dtype) // blocks
+
+    @classmethod
+    def block_threads(cls, call: LayerNormCall) -> int:
+        """As :func:`cut_launch` has them."""
+        return CUT_LANES
+
+
+def exchanged_bytes(n: int, span: int, warps: int) -> int:
+    """Shared memory in which the warps of a row of *n* elements meet: a count too, where they have not all as many."""
+    return warps * (2 if n % span == 0 else 3) * FACT_BYTES
+
+
+def waiting_bytes(n: int, span: int, dtype: torch.dtype) -> int:
+    """Shared memory of a row of *n* elements, of which *span* are loaded at a time."""
+    return -(-n // span) * span * dtype.itemsize

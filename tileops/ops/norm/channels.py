@@ -1,0 +1,112 @@
+"""What the ops that normalize channels have in common: parameters, checks of tensors, and call specs."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Final
+
+import torch
+
+from tileops.kernels.norm.call_spec import BatchNormCall
+from tileops.ops.filled import filled
+from tileops.ops.inputs import InputError, require_tensor
+
+__all__ = ["MOST_CALLS", "ChannelNorm", "channel_call"]
+
+MOST_CALLS: Final = 1024
+"""Call specs that are kept; the one that was not asked for longest goes when another is made."""
+
+_Tensor: Final = torch.Tensor
+
+
+@functools.lru_cache(MOST_CALLS)
+def channel_call(
+    shape: torch.Size,
+    eps: float,
+    dtype: torch.dtype,
+    momentum: float,
+    weight_dtype: torch.dtype,
+    running_dtype: torch.dtype | None,
+    device: torch.device,
+) -> BatchNormCall:
+    """The call spec of an input of *shape*: the same object again, which takes a fraction of the time of making it."""
+    n, c, *spatial = shape
+    return BatchNormCall(n, c, math.prod(spatial), eps, dtype, momentum, weight_dtype, running_dtype, device=device)
+
+
+class ChannelNorm:
+    """The parameters of an op that normalizes channels, and what it asks of its tensors.
+
+    Args:
+        momentum: Share of the new statistics in the running ones.
+        eps: Added to the variance; finite, from 0 up.
+
+    Raises:
+        TypeError: *momentum* is no number.
+        ValueError: *eps* is no such number.
+    """
+
+    def __init__(self, momentum: float, eps: float) -> None:
+        name = type(self).__name__
+        if momentum is None:
+            raise TypeError(f"{name}: momentum is None: pass the share of this call, as 1 / (calls so far + 1)")
+        self.momentum = float(momentum)
+        self.eps = float(eps)
+        if not 0.0 <= self.eps < math.inf:
+            raise ValueError(f"{name}: eps is {eps}: pass a finite number from 0 up")
+
+    def _check_input(self, argument: str, x: torch.Tensor) -> None:
+        require_tensor(self, argument, x)
+        if x.dim() < 2:
+            message = f"has shape {tuple(x.shape)}: it needs an axis of samples and one of channels"
+            raise InputError(self, argument, message, found=tuple(x.shape))
+
+    def _check_pair(
+        self, x: torch.Tensor, first: str, one: torch.Tensor | None, second: str, two: torch.Tensor | None
+    ) -> torch.dtype | None:
+        """Check that both, where given, are one element a channel, alike, and go with *x*; their dtype."""
+        dtype = None
+        for argument, tensor in ((first, one), (second, two)):
+            if tensor is None:
+                continue
+            require_tensor(self, argument, tensor)
+            if tensor.shape != x.shape[1:2]:
+                found, expected = tuple(tensor.shape), tuple(x.shape[1:2])
+                message = f"has shape {found}, not {expected}, the channels of x"
+                raise InputError(self, argument, message, found=found, expected=expected)
+            if tensor.device != x.device:
+                message = f"is on {tensor.device} and x on {x.device}: move one with .to({str(x.device)!r})"
+                raise InputError(self, argument, message, found=tensor.device, expected=x.device)
+            if tensor.dtype not in (x.dtype, torch.float32):
+                message = f"is {tensor.dtype}, neither torch.float32 nor {x.dtype}, that of x: convert it"
+                raise InputError(self, argument, message, found=tensor.dtype, expected=x.dtype)
+            if dtype not in (None, tensor.dtype):
+                message = f"is {tensor.dtype} and {first} is {dtype}: convert one"
+                raise InputError(self, argument, message, found=tensor.dtype, expected=dtype)
+            dtype = tensor.dtype
+        return dtype
+
+    def _check_running(
+        self, x: torch.Tensor, running_mean: torch.Tensor | None, running_var: torch.Tensor | None, *, needed: bool
+    ) -> torch.dtype | None:
+        """Check the running statistics: both or neither, and both where they are *needed*; their dtype."""
+        for argument, tensor, other in (
+            ("running_mean", running_mean, running_var),
+            ("running_var", running_var, running_mean),
+        ):
+            if tensor is None and needed:
+                raise InputError(self, argument, "is None, and it is what is normalized by: pass it")
+            if tensor is None and other is not None:
+                raise InputError(self, argument, "is None and the other running statistic is not: pass both or neither")
+        return self._check_pair(x, "running_mean", running_mean, "running_var", running_var)
+
+    def _affine(
+        self, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weight and bias, contiguous; ones and zeros in the place of what was left out, in the dtype of the other."""
+        self._check_pair(x, "weight", weight, "bias", bias)
+        c = x.shape[1]
+        scale = filled(1.0, c, x if bias is None else bias) if weight is None else weight.contiguous()
+        shift = filled(0.0, c, x if weight is None else weight) if bias is None else bias.contiguous()
+        return scale, shift

@@ -1,0 +1,78 @@
+"""Root mean square normalization of a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+
+from tileops.kernels.kernel_base import Kernel, KernelInterface
+from tileops.kernels.norm.call_spec import FusedAddRMSNormFwdInterface
+from tileops.kernels.norm.fused_add_rms_norm import (
+    FusedAddRMSNormCutRowsKernel,
+    FusedAddRMSNormHeldRowsKernel,
+    FusedAddRMSNormKernel,
+    FusedAddRMSNormShortRowsKernel,
+)
+from tileops.ops.norm.rows import RMS_EPS, SummedRowNorm, given_or
+from tileops.ops.op_base import Op
+
+__all__ = ["FusedAddRMSNormFwdOp"]
+
+
+class FusedAddRMSNormFwdOp(SummedRowNorm, Op):
+    """Root mean square normalization of ``x + residual`` over trailing axes; the sum is a second result.
+
+    The results are those of the addition, rounded to the dtype, and of
+    :class:`~tileops.ops.RMSNormFwdOp` on it. Forward only: kernels record no gradient.
+
+    Args:
+        normalized_shape: Sizes of the trailing axes that are normalized, or one size. ``None`` normalizes
+            over the trailing axes that the weight has.
+        eps: Added to the mean square; finite, from 0 up. ``None`` for :data:`~tileops.ops.norm.rows.RMS_EPS`.
+
+    Raises:
+        ValueError: *normalized_shape* has no axis or a negative one, or *eps* is no such number.
+    """
+
+    kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
+        "fused_add_rms_norm": FusedAddRMSNormKernel,
+        "fused_add_rms_norm_short_rows": FusedAddRMSNormShortRowsKernel,
+        "fused_add_rms_norm_held_rows": FusedAddRMSNormHeldRowsKernel,
+        "fused_add_rms_norm_cut_rows": FusedAddRMSNormCutRowsKernel,
+    }
+    interfaces: ClassVar[Mapping[str, type[KernelInterface]]] = {"fused_add_rms_norm": FusedAddRMSNormFwdInterface}
+
+    def __init__(self, normalized_shape: int | Sequence[int] | None = None, eps: float | None = None) -> None:
+        super().__init__(normalized_shape, RMS_EPS if eps is None else eps)
+
+    def forward(
+        self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add, and normalize the trailing axes of the sum; nothing is written in place.
+
+        Args:
+            x: float32, float16 or bfloat16, whose trailing axes are the normalized shape.
+            residual: What is added, with the shape, dtype and device of *x*.
+            weight: Scale of the normalized shape, with the dtype and device of *x*; ``None`` for ones.
+
+        Returns:
+            The normalized sum and the sum, contiguous tensors with the shape, dtype and device of *x*. Where *x*
+            has no element they are empty, and no kernel is chosen.
+
+        Raises:
+            TypeError: an argument is no tensor.
+            InputError: shapes, dtypes or devices do not go together.
+            ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
+        """
+        shape = self._weighted_shape(x, weight)
+        self._check_residual(residual, x)
+        self._check_weight("weight", weight, shape, x)
+        if not x.numel():
+            return self.empty_result(x)
+        call = self._call(x, shape)
+        kernel = self.kernel_for("fused_add_rms_norm", call)
+        scale = given_or(1.0, weight, call.n, x)
+        result: tuple[torch.Tensor, torch.Tensor] = kernel(x.contiguous(), residual.contiguous(), scale)
+        return result

@@ -1,0 +1,160 @@
+"""What the ops that normalize trailing rows have in common: parameters, checks of tensors, and call specs.
+
+At a call each question is asked once, in its cheapest form. Where the answer is not the usual one, a slower function
+says what is wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+
+from tileops.kernels.norm.call_spec import FEW_ROWS, LayerNormCall
+from tileops.ops.filled import filled
+from tileops.ops.inputs import InputError, require_alike, require_tensor
+
+__all__ = ["MOST_CALLS", "RMS_EPS", "RowNorm", "SummedRowNorm", "given_or", "row_call"]
+
+MOST_CALLS: Final = 1024
+"""Call specs that are kept; the one that was not asked for longest goes when another is made."""
+
+RMS_EPS: Final = torch.finfo(torch.float32).eps
+"""What an epsilon of None means to root mean square normalization: that of the type it is computed in, as
+:class:`torch.nn.RMSNorm` has it, which is float32 for float16 and bfloat16 too."""
+
+_Tensor: Final = torch.Tensor
+
+
+@functools.lru_cache(MOST_CALLS)
+def row_call(n: int, eps: float, dtype: torch.dtype, few_rows: bool, device: torch.device) -> LayerNormCall:
+    """The call spec of these facts: the same object again, which takes a tenth of the time of making it."""
+    return LayerNormCall(n, eps, dtype, few_rows, device=device)
+
+
+def given_or(value: float, given: torch.Tensor | None, n: int, x: torch.Tensor) -> torch.Tensor:
+    """*given*, contiguous; *n* elements of *value* like *x* where it was left out."""
+    return filled(value, n, x) if given is None else given.contiguous()
+
+
+class RowNorm:
+    """The parameters of an op that normalizes trailing rows, and what it asks of its tensors.
+
+    Args:
+        normalized_shape: Sizes of the trailing axes that are normalized, or one size; None leaves them to the tensors
+            of the call.
+        eps: Added to the variance or the mean square; finite, from 0 up.
+
+    Raises:
+        ValueError: *normalized_shape* has no axis or a negative one, or *eps* is no such number.
+    """
+
+    def __init__(self, normalized_shape: int | Sequence[int] | None = None, eps: float = 1e-5) -> None:
+        name = type(self).__name__
+        if isinstance(normalized_shape, int):
+            normalized_shape = (normalized_shape,)
+        self.normalized_shape = None if normalized_shape is None else tuple(normalized_shape)
+        if self.normalized_shape is not None and (not self.normalized_shape or min(self.normalized_shape) < 0):
+            raise ValueError(
+                f"{name}: normalized_shape is {self.normalized_shape}: name the sizes of one or more trailing axes, "
+                f"or leave it out"
+            )
+        self.eps = float(eps)
+        if not 0.0 <= self.eps < math.inf:
+            raise ValueError(f"{name}: eps is {eps}: pass a finite number from 0 up")
+
+    def empty_result(self, x: torch.Tensor, *others: torch.Tensor | None, **named: torch.Tensor | None) -> Any:
+        """A contiguous tensor with the shape, dtype and device of *x*, not filled."""
+        return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+    def _weighted_shape(self, x: torch.Tensor, weight: torch.Tensor | None) -> tuple[int, ...]:
+        """The sizes of the axes to normalize, which *x* ends in: those of the op, else those of *weight*."""
+        shape = self.normalized_shape
+        if shape is None:
+            shape = self._shape_of(weight)
+        if not (isinstance(x, _Tensor) and x.shape[-len(shape) :] == shape):
+            self._refuse_rows(x, shape)
+        return shape
+
+    def _modulated_shape(self, x: torch.Tensor) -> tuple[int, ...]:
+        """The sizes of the axes to normalize, which *x* ends in: those of the op, else that of the last axis."""
+        shape = self.normalized_shape
+        if not isinstance(x, _Tensor):
+            require_tensor(self, "x", x)
+        if shape is None:
+            shape = x.shape[-1:]
+            if not shape:
+                raise InputError(self, "x", "has no axis: the last one is to be normalized", found=())
+        elif x.shape[-len(shape) :] != shape:
+            self._refuse_rows(x, shape)
+        return shape
+
+    def _call(self, x: torch.Tensor, shape: tuple[int, ...]) -> LayerNormCall:
+        n = math.prod(shape)
+        return row_call(n, self.eps, x.dtype, x.numel() <= FEW_ROWS * n, x.device)
+
+    def _check_weight(
+        self, argument: str, tensor: torch.Tensor | None, shape: tuple[int, ...], x: torch.Tensor
+    ) -> None:
+        """Check that *tensor* holds a row and goes with *x*, where it was not left out."""
+        if tensor is not None and not _matches(tensor, shape, x):
+            self._refuse(argument, tensor, shape, x, "the normalized shape")
+
+    def _modulation(self, argument: str, tensor: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """*tensor* in the shape of *x*."""
+        if _matches(tensor, x.shape, x):
+            return tensor
+        require_tensor(self, argument, tensor)
+        require_alike(self, argument, tensor, "x", x)
+        pairs = zip(reversed(tensor.shape), reversed(x.shape), strict=False)
+        if tensor.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in pairs):
+            found, expected = tuple(tensor.shape), tuple(x.shape)
+            message = f"has shape {found}, which does not broadcast to the shape of x, {expected}"
+            raise InputError(self, argument, message, found=found, expected=expected)
+        return tensor.expand(x.shape)
+
+    def _shape_of(self, weight: torch.Tensor | None) -> tuple[int, ...]:
+        if weight is None:
+            message = "is None and so is normalized_shape: pass a weight, or construct the op with the shape"
+            raise InputError(self, "weight", message)
+        require_tensor(self, "weight", weight)
+        if not weight.shape:
+            raise InputError(self, "weight", "has no axis: its axes are those to normalize", found=())
+        return weight.shape
+
+    def _refuse_rows(self, x: torch.Tensor, shape: tuple[int, ...]) -> None:
+        require_tensor(self, "x", x)
+        shape = tuple(shape)
+        message = f"has shape {tuple(x.shape)}, which does not end in the normalized shape {shape}"
+        raise InputError(self, "x", message, found=tuple(x.shape), expected=shape)
+
+    def _refuse(self, argument: str, tensor: torch.Tensor, shape: tuple[int, ...], x: torch.Tensor, whose: str) -> None:
+        require_tensor(self, argument, tensor)
+        require_alike(self, argument, tensor, "x", x)
+        shape = tuple(shape)
+        message = f"has shape {tuple(tensor.shape)}, not {whose} {shape}"
+        raise InputError(self, argument, message, found=tuple(tensor.shape), expected=shape)
+
+
+class SummedRowNorm(RowNorm):
+    """What has a residual added first, and returns the sum too."""
+
+    def empty_result(
+        self, x: torch.Tensor, *others: torch.Tensor | None, **named: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two contiguous tensors with the shape, dtype and device of *x*, not filled."""
+        return super().empty_result(x), super().empty_result(x)
+
+    def _check_residual(self, residual: torch.Tensor, x: torch.Tensor) -> None:
+        """Check that *residual* is like *x*."""
+        if not _matches(residual, x.shape, x):
+            self._refuse("residual", residual, tuple(x.shape), x, "the shape of x,")
+
+
+def _matches(tensor: torch.Tensor, shape: tuple[int, ...], x: torch.Tensor) -> bool:
+    return (
+        isinstance(tensor, _Tensor) and tensor.shape == shape and tensor.dtype is x.dtype and tensor.device == x.device
+    )
