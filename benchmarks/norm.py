@@ -13,6 +13,7 @@ op reads and writes at least.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import importlib.metadata
 import itertools
@@ -71,6 +72,9 @@ def timed_or_why(work: Any, timer: Any = None) -> float | str:
     try:
         return round(timer(work), 2) if timer is not None else float(work() is None)
     except Exception as error:  # noqa: BLE001  whatever a peer raises is a result
+        # A launch that fails leaves its error to whoever asks next: torch asks after a launch, and takes it away.
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device=CUDA)
         return f"{type(error).__name__}: {error}"[:100]
 
 

@@ -214,6 +214,19 @@ def test_training_needs_an_epsilon_above_zero_and_a_momentum_that_is_a_number() 
 # ------------------------------------------------------------------------------------------------------- instance norm
 
 
+@pytest.mark.parametrize("kind", [BatchNormFwdOp, InstanceNormFwdOp])
+@pytest.mark.parametrize("value", [64, 1, "yes", None])
+def test_a_number_of_channels_is_not_taken_for_a_switch(kind: Any, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"is {value!r}, not True or False; the number of channels is not stated"):
+        kind(value)
+
+
+def test_nothing_is_recorded_for_gradients_on_a_cpu_either() -> None:
+    x, weight = tensor(4, 3).requires_grad_(), torch.ones(3, requires_grad=True)
+    assert not BatchNormFwdOp(True)(x, weight=weight).requires_grad
+    assert not InstanceNormFwdOp()(tensor(2, 3, 5).requires_grad_()).requires_grad
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES[1:])
 @pytest.mark.parametrize("kind", ["without", "following", "from"])

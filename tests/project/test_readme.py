@@ -47,6 +47,26 @@ def test_the_example_over_any_dataclass_finds_the_call_it_names() -> None:
     assert done.stdout.strip() == "Call(n=0)", done.stderr
 
 
+def test_the_page_of_ops_names_every_op_and_interface_and_its_example_runs() -> None:
+    import tileops.ops
+
+    page = (ROOT / "docs" / "ops.md").read_text()
+    ops = {name: kind for name, kind in vars(tileops.ops).items() if getattr(kind, "interfaces", None)}
+    assert len(ops) >= 10
+    for name, kind in ops.items():
+        assert f"`{name}(" in page
+        assert all(f"`{interface}`" in page for interface in kind.interfaces), name
+    (example,) = re.findall(r"<!-- tested:[^\n]*-->\n```python\n(.*?)```", page, re.DOTALL)
+    given = (
+        "\nimport torch.nn.functional as F\nt = [e.clone().requires_grad_() for e in (x, weight, bias)]"
+        "\nF.batch_norm(t[0], None, None, t[1], t[2], True).backward(grad)"
+        "\npairs = zip((grad_x, grad_weight, grad_bias), t)"
+        "\nprint(all(torch.allclose(a, e.grad, atol=1e-5) for a, e in pairs), running_mean.abs().sum() > 0)"
+    )
+    done = run(example + given)
+    assert done.stdout.strip() == "True tensor(True)", done.stderr
+
+
 @pytest.mark.parametrize("command", ["explain", "audit"])
 def test_the_first_screen_shows_what_the_commands_print(command: str) -> None:
     if command == "explain":

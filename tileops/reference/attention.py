@@ -147,6 +147,7 @@ class GQADenseReferenceKernel(Kernel, GQADenseFwdInterface):
         )
         return identity, lambda: cls(*identity)
 
+    @torch.no_grad()
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """Attend; see the interface."""
         return gqa_dense(

@@ -98,6 +98,7 @@ class ChannelReference(Kernel):
 class BatchNormTrainReferenceKernel(ChannelReference, BatchNormTrainFwdInterface):
     """Batch normalization by the statistics of the batch in float64, rounded once at the end."""
 
+    @torch.no_grad()
     def forward(
         self,
         x: torch.Tensor,
@@ -125,6 +126,7 @@ class BatchNormInferReferenceKernel(ChannelReference, BatchNormInferFwdInterface
             return "running_dtype is None: there are no running statistics"
         return super().refusal(call)
 
+    @torch.no_grad()
     def forward(
         self,
         x: torch.Tensor,
@@ -141,6 +143,7 @@ class BatchNormInferReferenceKernel(ChannelReference, BatchNormInferFwdInterface
 class BatchNormBwdReferenceKernel(ChannelReference, BatchNormBwdInterface):
     """The gradients in float64, rounded once at the end."""
 
+    @torch.no_grad()
     def forward(
         self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -152,6 +155,7 @@ class BatchNormBwdReferenceKernel(ChannelReference, BatchNormBwdInterface):
 class InstanceNormReferenceKernel(ChannelReference, InstanceNormFwdInterface):
     """Instance normalization in float64, rounded once at the end."""
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """Normalize; see the interface."""
         n, c = x.shape[:2]
@@ -164,6 +168,7 @@ class InstanceNormReferenceKernel(ChannelReference, InstanceNormFwdInterface):
 class InstanceNormTrainReferenceKernel(ChannelReference, InstanceNormTrainFwdInterface):
     """Instance normalization in float64, with running statistics that follow."""
 
+    @torch.no_grad()
     def forward(
         self,
         x: torch.Tensor,

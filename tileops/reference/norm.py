@@ -165,6 +165,7 @@ class RowNormReferenceKernel(Kernel):
 class LayerNormReferenceKernel(RowNormReferenceKernel, LayerNormFwdInterface):
     """Layer normalization in float64, rounded once at the end."""
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """Normalize; see the interface."""
         return layer_norm(x, weight, bias, self.n, self.eps).to(x.dtype)
@@ -173,6 +174,7 @@ class LayerNormReferenceKernel(RowNormReferenceKernel, LayerNormFwdInterface):
 class RMSNormReferenceKernel(RowNormReferenceKernel, RMSNormFwdInterface):
     """Root mean square normalization in float64, rounded once at the end."""
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """Normalize; see the interface."""
         return rms_norm(x, weight, self.n, self.eps).to(x.dtype)
@@ -181,6 +183,7 @@ class RMSNormReferenceKernel(RowNormReferenceKernel, RMSNormFwdInterface):
 class FusedAddLayerNormReferenceKernel(RowNormReferenceKernel, FusedAddLayerNormFwdInterface):
     """Layer normalization of a sum in float64, rounded once at the end; the sum is torch's."""
 
+    @torch.no_grad()
     def forward(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -192,6 +195,7 @@ class FusedAddLayerNormReferenceKernel(RowNormReferenceKernel, FusedAddLayerNorm
 class FusedAddRMSNormReferenceKernel(RowNormReferenceKernel, FusedAddRMSNormFwdInterface):
     """Root mean square normalization of a sum in float64, rounded once at the end; the sum is torch's."""
 
+    @torch.no_grad()
     def forward(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -203,6 +207,7 @@ class FusedAddRMSNormReferenceKernel(RowNormReferenceKernel, FusedAddRMSNormFwdI
 class AdaLayerNormReferenceKernel(RowNormReferenceKernel, AdaLayerNormFwdInterface):
     """Adaptive layer normalization in float64, rounded once at the end."""
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
         """Normalize and modulate; see the interface."""
         return ada_layer_norm(x, scale, shift, self.n, self.eps).to(x.dtype)
@@ -211,6 +216,7 @@ class AdaLayerNormReferenceKernel(RowNormReferenceKernel, AdaLayerNormFwdInterfa
 class AdaLayerNormZeroReferenceKernel(RowNormReferenceKernel, AdaLayerNormZeroFwdInterface):
     """Adaptive layer normalization with a gate in float64, rounded once at the end."""
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
         """Normalize, modulate and gate; see the interface."""
         return ada_layer_norm_zero(x, scale, shift, gate, self.n, self.eps).to(x.dtype)

@@ -107,7 +107,7 @@ class BatchNormBwdWideKernel(BatchNormGradients):
     @classmethod
     def region_refusal(cls, call: BatchNormCall) -> str | None:
         """Refuse channels of which a block does not hold values and gradients."""
-        return held_refusal(2 * call.values, call.spatial, call.dtype)
+        return held_refusal(call.values, call.spatial, call.dtype, tensors=2)
 
     @classmethod
     def layout_of(cls, call: BatchNormCall) -> ChannelLayout:

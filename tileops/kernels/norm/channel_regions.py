@@ -44,9 +44,9 @@ def whole_refusal(values: int) -> str | None:
     )
 
 
-def held_refusal(values: int, spatial: int, dtype: torch.dtype) -> str | None:
-    """Why no block holds a channel of *values* values, or ``None``."""
-    most = most_held(spatial, dtype)
+def held_refusal(values: int, spatial: int, dtype: torch.dtype, tensors: int = 1) -> str | None:
+    """Why no block holds a channel of *values* values in each of so many *tensors*, or ``None``."""
+    most = most_held(spatial, dtype) // tensors
     return None if values <= most else f"a channel has {values} values, more than the {most} of a block"
 
 

@@ -41,7 +41,7 @@ class BatchNormFwdOp(ChannelNorm, Op):
         eps: Added to the variance: finite, above 0 in training and from 0 up otherwise.
 
     Raises:
-        TypeError: *momentum* is no number.
+        TypeError: *training* is neither True nor False, or *momentum* is None.
         ValueError: *eps* is no such number.
     """
 
@@ -59,7 +59,7 @@ class BatchNormFwdOp(ChannelNorm, Op):
 
     def __init__(self, training: bool = False, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__(momentum, eps)
-        self.training = bool(training)
+        self.training = self._switch("training", training)
         if self.training and self.eps <= 0.0:
             raise ValueError(f"BatchNormFwdOp: eps is {eps}: in training, pass a finite number above 0")
 

@@ -56,6 +56,19 @@ class ChannelNorm:
         if not 0.0 <= self.eps < math.inf:
             raise ValueError(f"{name}: eps is {eps}: pass a finite number from 0 up")
 
+    def _switch(self, parameter: str, value: bool) -> bool:
+        """*value*, which is a switch and no number of channels, as torch's modules take first.
+
+        Raises:
+            TypeError: it is neither True nor False.
+        """
+        if not isinstance(value, bool):
+            raise TypeError(
+                f"{type(self).__name__}: {parameter} is {value!r}, not True or False; the number of channels is not "
+                f"stated: it is that of the input"
+            )
+        return value
+
     def _check_input(self, argument: str, x: torch.Tensor) -> None:
         require_tensor(self, argument, x)
         if x.dim() < 2:

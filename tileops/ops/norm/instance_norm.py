@@ -38,7 +38,7 @@ class InstanceNormFwdOp(ChannelNorm, Op):
         eps: Added to the variance; finite, from 0 up.
 
     Raises:
-        TypeError: *momentum* is no number.
+        TypeError: *use_input_stats* is neither True nor False, or *momentum* is None.
         ValueError: *eps* is no such number.
     """
 
@@ -56,7 +56,7 @@ class InstanceNormFwdOp(ChannelNorm, Op):
 
     def __init__(self, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__(momentum, eps)
-        self.use_input_stats = bool(use_input_stats)
+        self.use_input_stats = self._switch("use_input_stats", use_input_stats)
 
     def forward(
         self,
