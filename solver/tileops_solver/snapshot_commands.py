@@ -52,6 +52,8 @@ the smallest of them:
   newly dead          an implementation that some call chose and none does now
   added, removed, renamed
                       implementations and interfaces; renamed where the calls are the same
+  newly raising, no longer raising
+                      calls on which a rule raises, and so the call
   newly tied, no longer tied, declared unserved, no longer declared unserved
 
 A refactor that changes no choice shows as nothing. What was not decided, or was not lifted on one side, is said

@@ -52,6 +52,8 @@ def selector_of(op: Any, interface: str) -> Selector:
     Raises:
         TargetError: the op has no such interface, or nothing can be chosen among its implementations.
     """
+    if not hasattr(op, "interfaces"):
+        raise TargetError(f"{op!r} is no op: give an op class or object with kernel_types and interfaces")
     if interface not in op.interfaces:
         name = op.__name__ if isinstance(op, type) else type(op).__name__
         raise TargetError(f"{name} has no interface {interface!r}: it has {', '.join(sorted(op.interfaces))}")

@@ -372,3 +372,9 @@ def test_extents_that_no_kernel_counts_are_refused_with_their_values(
 ) -> None:
     with pytest.raises(ValueError, match=fragment):
         BatchNormFwdOp().key_for(TRAIN, BatchNormCall(n, c, spatial, arch=90))
+
+
+def test_a_gradient_without_its_statistics_is_a_type_error() -> None:
+    x = tensor(4, 3)
+    with pytest.raises(TypeError, match=r"BatchNormBwdOp: mean is None, a NoneType: pass a torch\.Tensor"):
+        BatchNormBwdOp()(x, x, None, None, torch.ones(3))  # type: ignore[arg-type]

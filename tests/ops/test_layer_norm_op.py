@@ -196,3 +196,15 @@ def test_an_op_can_be_deep_copied() -> None:
     op = LayerNormFwdOp(8, eps=0.5)
     x = tensor(2, 8)
     assert torch.equal(copy.deepcopy(op)(x), op(x))
+
+
+def test_sizes_may_be_any_integers_and_leave_nothing_behind() -> None:
+    import numpy
+
+    for shape in (numpy.int64(24), (numpy.int64(24),), [numpy.int32(24)]):
+        assert LayerNormFwdOp(shape)(tensor(2, 24)).shape == (2, 24)
+    assert LayerNormFwdOp(24)(tensor(2, 24)).shape == (2, 24)
+    wrongs: list[Any] = ["24", (24.0,), 24.0]
+    for wrong in wrongs:
+        with pytest.raises(TypeError, match=r"LayerNormFwdOp: normalized_shape is .*: pass an integer"):
+            LayerNormFwdOp(wrong)

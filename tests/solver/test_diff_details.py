@@ -397,3 +397,33 @@ def test_a_recorded_call_is_built_of_its_own_class_or_it_is_said_why_not() -> No
         with pytest.raises(CannotBuild) as caught:
             built(**{**whole, **wrong})
         assert str(caught.value) == said
+
+
+# ----------------------------------------------------------------------------------------------------- rules that raise
+
+
+def test_a_call_on_which_a_rule_begins_to_raise_is_a_change_though_another_serves_it() -> None:
+    @dataclass(frozen=True)
+    class Shared:
+        n: Annotated[int, Range(0, 100)] = 1
+        m: Annotated[int, Range(0, 100)] = 1
+
+    def before(call: Any) -> str | None:
+        return "many" if call.n > 50 else None
+
+    def divided(call: Any) -> str | None:
+        return "many" if call.n > 50 and call.n // call.m >= 0 else None
+
+    old, new = (
+        Selector(Shared, [Candidate("a", rule), Candidate("b", every, general=True)], op="Op", interface="job")
+        for rule in (before, divided)
+    )
+    assert new.select(Shared(60, 1)) == old.select(Shared(60, 0)) == "b"
+    with pytest.raises(RuntimeError):
+        new.select(Shared(60, 0))
+    for one, other, kind in ((old, new, "newly raising"), (new, old, "no longer raising")):
+        (change,) = compared(one, other).changes
+        assert (change.kind, change.old, change.new) == (kind, None, None)
+        assert (change.witness.n, change.witness.m) == (51, 0)
+        assert change.region == "m == 0 & n >= 51"
+    assert compared(new, new).same

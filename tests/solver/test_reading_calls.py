@@ -333,5 +333,7 @@ def test_an_interface_that_an_op_lacks_is_said(op_module: Callable[..., Path]) -
             selector_of(each, "none")
     with pytest.raises(TargetError, match=r"nothing can be chosen: .*is no dataclass"):
         selector_of(op, "face")
+    with pytest.raises(TargetError, match="3 is no op: give an op class or object"):
+        selector_of(3, "face")
     with pytest.raises(TargetError, match="3 cannot be audited: give an op class"):
         op_classes(3)

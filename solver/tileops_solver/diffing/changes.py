@@ -25,6 +25,8 @@ KINDS: Final = (
     "newly tied",
     "no longer tied",
     "newly dead",
+    "newly raising",
+    "no longer raising",
     "declared unserved",
     "no longer declared unserved",
 )
@@ -32,7 +34,8 @@ KINDS: Final = (
 
 ``widened`` and ``narrowed`` speak of what one implementation serves, chosen or not; ``moved`` (from one implementation
 to another), ``newly served`` (from nobody), ``newly unserved`` (to nobody) and the ties of which one is chosen. An
-implementation is ``newly dead`` where some call chose it and none does now.
+implementation is ``newly dead`` where some call chose it and none does now. Where the rule of any implementation that
+can run raises, the call does, whatever the others say: ``newly raising`` and ``no longer raising`` tell of such calls.
 """
 
 _FROM_TO: Final = (

@@ -100,6 +100,14 @@ class Side:
         rule = self.selector.declared_unserved
         return FALSE if rule is None else conjunction([self.valid, negation(rule.serves.expr)])
 
+    @cached_property
+    def raising(self) -> Expr:
+        """The valid calls on which the rule of an implementation that can run raises, as far as rules were lifted."""
+        keys = [self._own[name] for name in self.keys]
+        rules = [(key, rule) for key in keys if (rule := self.selector.rules.get(key)) is not None]
+        raising = [conjunction([self.selector.available(key).expr, rule.raises.expr]) for key, rule in rules]
+        return conjunction([self.valid, disjunction(raising)])
+
     @property
     def choices(self) -> tuple[str, ...]:
         """Everything that may be chosen."""

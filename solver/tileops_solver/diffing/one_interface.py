@@ -123,6 +123,8 @@ class Comparison:
             yield Change("renamed", old_key, new_key)
         for name in changed:
             yield from self._of_one(name)
+        yield from self._found("newly raising", None, None, self._new.raising, self._old.raising, self._new.valid)
+        yield from self._found("no longer raising", None, None, self._old.raising, self._new.raising, self._old.valid)
         yield from self._declarations()
         if changed:
             yield from self._choices(changed)

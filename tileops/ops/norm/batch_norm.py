@@ -21,7 +21,7 @@ from tileops.kernels.norm.call_spec import (
     BatchNormInferFwdInterface,
     BatchNormTrainFwdInterface,
 )
-from tileops.ops.inputs import InputError, require_alike
+from tileops.ops.inputs import InputError, require_alike, require_tensor
 from tileops.ops.norm.channels import ChannelNorm, channel_call
 from tileops.ops.op_base import Op
 
@@ -210,6 +210,7 @@ class BatchNormBwdOp(ChannelNorm, Op):
             found, expected = tuple(grad.shape), tuple(x.shape)
             raise InputError(self, "grad", f"has shape {found}, not {expected}, that of x", found=found)
         for argument, tensor in (("mean", mean), ("rstd", rstd)):
+            require_tensor(self, argument, tensor)
             self._check_pair(x, argument, tensor, argument, None)
             if tensor.dtype != torch.float32:
                 message = f"is {tensor.dtype}, not torch.float32: pass what with_statistics returned"

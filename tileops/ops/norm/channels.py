@@ -20,7 +20,7 @@ MOST_CALLS: Final = 1024
 _Tensor: Final = torch.Tensor
 
 
-@functools.lru_cache(MOST_CALLS)
+@functools.lru_cache(MOST_CALLS, typed=True)
 def channel_call(
     shape: torch.Size,
     eps: float,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ RMS_EPS: Final = torch.finfo(torch.float32).eps
 _Tensor: Final = torch.Tensor
 
 
-@functools.lru_cache(MOST_CALLS)
+@functools.lru_cache(MOST_CALLS, typed=True)
 def row_call(n: int, eps: float, dtype: torch.dtype, few_rows: bool, device: torch.device) -> LayerNormCall:
     """The call spec of these facts: the same object again, which takes a tenth of the time of making it."""
     return LayerNormCall(n, eps, dtype, few_rows, device=device)
@@ -54,9 +55,7 @@ class RowNorm:
 
     def __init__(self, normalized_shape: int | Sequence[int] | None = None, eps: float = 1e-5) -> None:
         name = type(self).__name__
-        if isinstance(normalized_shape, int):
-            normalized_shape = (normalized_shape,)
-        self.normalized_shape = None if normalized_shape is None else tuple(normalized_shape)
+        self.normalized_shape = None if normalized_shape is None else _sizes(name, normalized_shape)
         if self.normalized_shape is not None and (not self.normalized_shape or min(self.normalized_shape) < 0):
             raise ValueError(
                 f"{name}: normalized_shape is {self.normalized_shape}: name the sizes of one or more trailing axes, "
@@ -152,6 +151,18 @@ class SummedRowNorm(RowNorm):
         """Check that *residual* is like *x*."""
         if not _matches(residual, x.shape, x):
             self._refuse("residual", residual, tuple(x.shape), x, "the shape of x,")
+
+
+def _sizes(name: str, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    """The sizes as plain integers, whatever kind of integer they are."""
+    try:
+        if isinstance(normalized_shape, Sequence):
+            return tuple(operator.index(size) for size in normalized_shape)
+        return (operator.index(normalized_shape),)
+    except TypeError:
+        raise TypeError(
+            f"{name}: normalized_shape is {normalized_shape!r}: pass an integer, or a sequence of them"
+        ) from None
 
 
 def _matches(tensor: torch.Tensor, shape: tuple[int, ...], x: torch.Tensor) -> bool:
