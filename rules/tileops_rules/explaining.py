@@ -28,11 +28,11 @@ class Entry:
 
     Attributes:
         key: The implementation.
-        status: ``chosen``, ``loses`` (serves, but another is preferred), ``ties``, ``refuses``, ``cannot run``
-            or ``raises``.
+        status: ``chosen``, ``loses`` (serves, but another is preferred), ``ties``, ``refuses``, ``cannot run``,
+            ``raises``, or ``in vain`` (serves, but the rule of another raises, and so does the call).
         reasons: Why, where it does not serve: every refusing reason that applies, the first the one its
             refusal returns.
-        loses_to: The implementation that wins over it, where it loses.
+        loses_to: The implementation that wins over it, where it loses; the one that raises, where it serves in vain.
         general: It stands below every other implementation.
         templates: The reasons before the call's values are filled in, where *reasons* are known to be all that
             apply; empty where they are not, because its rule was not lifted or never serves.
@@ -58,6 +58,8 @@ class Entry:
             return f"{self.key}{note}: serves but loses to {self.loses_to}"
         if self.status == "ties":
             return f"{self.key}{note}: serves, and ties with {self.loses_to}"
+        if self.status == "in vain":
+            return f"{self.key}{note}: serves in vain: the rule of {self.loses_to} raises, and so does the call"
         return f"{self.key}{note}: {self.status}: {'; '.join(self.reasons)}"
 
     def as_json(self) -> dict[str, Any]:

@@ -422,11 +422,14 @@ class Selector:
         entries = [said(each, self.rules.get(each.key), self.domain, call) for each in self.candidates]
         mask = sum(1 << i for i, entry in enumerate(entries) if entry.status == "serves")
         tied = [self.candidates[i].key for i in self.undefeated(mask)]
-        winner = tied[0] if len(tied) == 1 else None
+        raising = next((entry.key for entry in entries if entry.status == "raises"), None)
+        winner = tied[0] if len(tied) == 1 and raising is None else None
         for i, entry in enumerate(entries):
             if entry.status != "serves":
                 continue
-            if entry.key == winner:
+            if raising is not None:
+                entries[i] = replace(entry, status="in vain", loses_to=raising)
+            elif entry.key == winner:
                 entries[i] = replace(entry, status="chosen")
             elif entry.key in tied:
                 entries[i] = replace(entry, status="ties", loses_to=next(k for k in tied if k != entry.key))

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tileops_rules import Selector
 from tileops_rules.bounds import BOUNDS, Bounds
 from tileops_rules.evaluating import EVALUATE
-from tileops_rules.expr import KINDS, Expr, Path, conjunction, negation, paths_of, walk
+from tileops_rules.expr import FALSE, KINDS, Expr, Path, conjunction, negation, paths_of, walk
 from tileops_rules.shapes import FiniteShape, IntShape, Shape
 
 from tileops_solver.calls import ValueProblem
@@ -27,6 +27,7 @@ __all__ = ["INVALID", "MIXED", "NOBODY", "UNSERVED", "Axis", "Cell", "CoverageMa
 
 NOBODY: Final = "no implementation"
 UNSERVED: Final = "declared unserved"
+RAISES: Final = "raises"
 INVALID: Final = "no valid call"
 MIXED: Final = "finer than drawn"
 
@@ -158,7 +159,7 @@ class CoverageMap:
     def choices(self) -> tuple[str, ...]:
         """The choices that occur, implementations first."""
         seen = {cell.choice for cell in self.cells}
-        last = (NOBODY, UNSERVED, INVALID, MIXED)
+        last = (NOBODY, UNSERVED, RAISES, INVALID, MIXED)
         return (*sorted(seen.difference(last)), *(choice for choice in last if choice in seen))
 
     def borders(self, axis: Axis) -> tuple[int, ...]:
@@ -179,6 +180,8 @@ class CoverageMap:
         subject = self._subject
         declared = self.selector.declared_unserved
         questions = {INVALID: negation(self.selector.valid.expr)}
+        if subject.raising is not FALSE:
+            questions[RAISES] = subject.raising
         questions.update({key: subject.chosen(key) for key in subject.lifted})
         if declared is not None:
             questions[UNSERVED] = conjunction([negation(subject.served), negation(declared.serves.expr)])
@@ -222,7 +225,7 @@ class CoverageMap:
                 return None, box.doubt
             if answer:
                 chosen.append(name)
-            if answer and name == INVALID:
+            if answer and name in (INVALID, RAISES):
                 break
         return " or ".join(chosen) or NOBODY, None
 

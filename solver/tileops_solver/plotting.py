@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tileops_rules.printing import value_text
 
-from tileops_solver.coverage_map import INVALID, MIXED, NOBODY, UNSERVED, Axis, Cell, CoverageMap
+from tileops_solver.coverage_map import INVALID, MIXED, NOBODY, RAISES, UNSERVED, Axis, Cell, CoverageMap
 
 __all__ = ["draw", "drawn"]
 
@@ -22,6 +22,7 @@ _COLOURS: Final = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa33
 _OTHERS: Final = {
     NOBODY: ("#ffffff", "xx"),
     UNSERVED: ("#dddddd", ""),
+    RAISES: ("#f4c7c3", "//"),
     INVALID: ("#ffffff", "//"),
     MIXED: ("#888888", "||"),
 }

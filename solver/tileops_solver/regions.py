@@ -101,7 +101,8 @@ class Regions:
 def regions_of(subject: Subject) -> Regions:
     """Work out who serves what.
 
-    A call on which two implementations tie counts for both; an audit finds it. A rule that was not lifted leaves
+    A call on which two implementations tie counts for both, and one on which a rule raises for none, as it raises too;
+    an audit finds both. A rule that was not lifted leaves
     undecided what depends on it.
 
     Args:
@@ -133,7 +134,8 @@ class _Column:
         selector = self._subject.selector
         for key in selector.keys:
             yield ("chosen", key), self._chosen(key)
-        nobody = negation(self._subject.served)
+        quiet = negation(self._subject.raising)
+        nobody = conjunction([negation(self._subject.served), quiet])
         unknown = self._subject.causes(key for key in self._subject.unlifted if self._runs(key))
         declared, failed = selector.declared_unserved, selector.unserved_not_lifted
         if failed is not None:
@@ -143,6 +145,8 @@ class _Column:
             yield ("declared", "declared unserved"), self._region(conjunction([nobody, meant]), unknown, declared)
             nobody = conjunction([nobody, negation(meant)])
         yield ("gap", "gap"), self._region(nobody, unknown)
+        if self._subject.raising is not FALSE:
+            yield ("raises", "raises"), self._region(self._subject.raising, "")
 
     def _chosen(self, key: str) -> Region:
         subject = self._subject
@@ -150,7 +154,8 @@ class _Column:
             return Region(NEVER)
         better = [k for k in subject.better(key) if self._runs(k)]
         calls = subject.lifted.get(key, subject.available(key))
-        kept = conjunction([calls, *(negation(subject.lifted[k]) for k in better if k in subject.lifted)])
+        above = (negation(subject.lifted[k]) for k in better if k in subject.lifted)
+        kept = conjunction([calls, *above, negation(subject.raising)])
         return self._region(kept, subject.causes(k for k in (key, *better) if k not in subject.lifted))
 
     def _runs(self, key: str) -> bool:

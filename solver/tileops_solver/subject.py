@@ -162,6 +162,12 @@ class Subject:
         """The calls that some implementation with a lifted rule serves."""
         return disjunction(self.lifted.values())
 
+    @cached_property
+    def raising(self) -> Expr:
+        """The calls on which the lifted rule of an implementation that can run raises, as a call then does."""
+        rules = {key: self.selector.rules[key] for key in self.lifted}
+        return disjunction(conjunction([self.available(key), rule.raises.expr]) for key, rule in rules.items())
+
     def find(self, parts: Iterable[Expr], keys: Iterable[str] = ()) -> Witness:
         """The smallest valid call for which all *parts* hold.
 

@@ -50,6 +50,22 @@ def choice(whole: Whole, calls: frozenset[Any], call: Any) -> str:
     return NOBODY if not won else TIE if len(won) > 1 else next(iter(won))
 
 
+def raises(whole: Whole, calls: frozenset[Any]) -> frozenset[Any]:
+    """The calls on which the rule of one that can run raises, as a call does then."""
+
+    def one(key: str, call: Any) -> bool:
+        candidate = whole.selector.candidate(key)
+        if candidate.cannot_run(call) is not None:
+            return False
+        try:
+            candidate.refusal(call)
+        except Exception:  # noqa: BLE001 - whatever a rule raises
+            return True
+        return False
+
+    return frozenset(call for call in calls if any(one(key, call) for key in whole.keys))
+
+
 def holds(text: str, domain: Any, call: Any) -> bool:
     values = {path: getattr(call, str(path[0])) for path in domain.slots}
     try:
@@ -91,6 +107,14 @@ def check(old: Selector, new: Selector) -> set[str]:
         for key, change in told.items():
             agree(change, calls[key], list(valid[side]))
 
+    raising = {"old": raises(before, valid["old"]), "new": raises(now, valid["new"])}
+    for kind, more, less in (("newly raising", "new", "old"), ("no longer raising", "old", "new")):
+        changes = [each for each in found.changes if each.kind == kind]
+        calls_of = raising[more] - raising[less]
+        assert len(changes) == bool(calls_of)
+        for change in changes:
+            agree(change, calls_of, list(valid[more]))
+
     were, are = ({choice(w, valid[s], c) for c in valid[s]} for w, s in ((before, "old"), (now, "new")))
     dead = {each.old for each in found.changes if each.kind == "newly dead"}
     assert dead == {key for key in set(old.keys) & set(new.keys) if key in were and key not in are}
@@ -107,7 +131,7 @@ def test_every_change_and_every_absence_agrees_with_a_search_of_all_calls() -> N
     kinds: set[str] = set()
     for seed in range(16):
         kinds |= checked(seed)
-    assert kinds >= {*MOVES, "widened", "narrowed", "newly dead"}
+    assert kinds >= {*MOVES, "widened", "narrowed", "newly dead", "newly raising", "no longer raising"}
 
 
 @pytest.mark.nightly

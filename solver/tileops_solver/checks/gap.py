@@ -170,7 +170,7 @@ def _served_gap(subject: Subject) -> Finding | Undecided | None:
 def _served_gap_found(subject: Subject, call: Any) -> Finding:
     selector = subject.selector
     reason = _confirm_declared(selector, call, declared=True)
-    keys = [e.key for e in selector.explain(call).entries if e.status in ("chosen", "loses", "ties")]
+    keys = [e.key for e in selector.explain(call).entries if e.status in ("chosen", "loses", "ties", "in vain")]
     edit = f"take such calls out of {_unserved_at(selector)}, or refuse them in {' and '.join(keys)}"
     return subject.finding(
         "served-gap",
