@@ -99,6 +99,7 @@ class FakePoint:
 def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Play installed plug-ins: name to callable."""
     monkeypatch.setattr(plugins, "_state", plugins._State())
+    monkeypatch.setattr(plugins, "_mentioned", lambda: True)
 
     def installed(*points: FakePoint, **calls: Callable[[], Any]) -> None:
         found = [*points, *(FakePoint(name, call) for name, call in calls.items())]

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import os
+import sys
 import threading
 import warnings
 from collections import deque
+from importlib.machinery import PathFinder
 from typing import Any, Final
 
 from tileops.backend.errors import BackendError
@@ -145,7 +148,38 @@ def raised(failure: Failure) -> Exception:
     return error
 
 
+def _mentioned() -> bool:
+    """Whether an installed distribution may have an entry point of the group.
+
+    Where none has, as is usual, the files that say so are read in a third of the time that a list of all entry points
+    takes to make. Where distributions come from elsewhere than folders of the search path, the list is made.
+    """
+    if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
+        return True
+    group = GROUP.encode()
+    for folder in sys.path:
+        try:
+            entries = os.scandir(folder or ".")
+        except NotADirectoryError:
+            return True  # an archive
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                if entry.name.endswith((".dist-info", ".egg-info", ".egg")):
+                    inside = "/EGG-INFO/entry_points.txt" if entry.name.endswith(".egg") else "/entry_points.txt"
+                    try:
+                        with open(entry.path + inside, "rb") as file:
+                            if group in file.read():
+                                return True
+                    except OSError:
+                        continue
+    return False
+
+
 def _discover() -> list[Plugin]:
+    if not _mentioned():
+        return []
     found: list[Plugin] = []
     points = sorted(importlib.metadata.entry_points(group=GROUP), key=lambda point: (point.name, _distribution(point)))
     names: set[str] = set()
