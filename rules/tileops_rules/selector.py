@@ -289,6 +289,11 @@ class Selector:
             self._claims[key] = None if rule is None else self.available(key) & rule.serves
         return self._claims[key]
 
+    def raising(self, key: str) -> Predicate | None:
+        """The calls that an implementation can run and on which its rule raises; None where that was not lifted."""
+        rule = self.rules.get(key)
+        return None if rule is None else self.available(key) & rule.raises
+
     # ------------------------------------------------------------------------------------------------------ one call
 
     def _first_mask(self, call: Any) -> int:

@@ -165,8 +165,8 @@ class Subject:
     @cached_property
     def raising(self) -> Expr:
         """The calls on which the lifted rule of an implementation that can run raises, as a call then does."""
-        rules = {key: self.selector.rules[key] for key in self.lifted}
-        return disjunction(conjunction([self.available(key), rule.raises.expr]) for key, rule in rules.items())
+        found = map(self.selector.raising, self.selector.keys)
+        return disjunction(each.expr for each in found if each is not None)
 
     def find(self, parts: Iterable[Expr], keys: Iterable[str] = ()) -> Witness:
         """The smallest valid call for which all *parts* hold.

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from tileops.kernels.call_spec import CallSpec
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "Program",
     "aligned",
     "compile_program",
+    "dtype_name",
     "load_program",
     "nvcc_path",
     "stated_arch",
@@ -142,6 +145,11 @@ def nvcc_path() -> str | None:
     if found is None and Path("/usr/local/cuda/bin/nvcc").exists():
         found = "/usr/local/cuda/bin/nvcc"
     return found
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """What TileLang calls *dtype*."""
+    return str(dtype).removeprefix("torch.")
 
 
 def load_program(module: str) -> ModuleType:

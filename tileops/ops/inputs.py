@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
-__all__ = ["InputError", "require_alike", "require_tensor"]
+__all__ = ["InputError", "finite_eps", "require_alike", "require_same_device", "require_tensor"]
 
 
 class InputError(ValueError):
@@ -47,6 +48,27 @@ def require_alike(op: object, argument: str, tensor: torch.Tensor, other: str, l
     if tensor.dtype != like.dtype:
         message = f"is {tensor.dtype} and {other} is {like.dtype}: convert one with .to({like.dtype})"
         raise InputError(op, argument, message, found=tensor.dtype, expected=like.dtype)
+    require_same_device(op, argument, tensor, other, like)
+
+
+def require_same_device(op: object, argument: str, tensor: torch.Tensor, other: str, like: torch.Tensor) -> None:
+    """Check that *tensor* lives where *like* does.
+
+    Raises:
+        InputError: it does not.
+    """
     if tensor.device != like.device:
         message = f"is on {tensor.device} and {other} on {like.device}: move one with .to({str(like.device)!r})"
         raise InputError(op, argument, message, found=tensor.device, expected=like.device)
+
+
+def finite_eps(op: object, eps: float) -> float:
+    """*eps* as what is added to a variance or a mean square.
+
+    Raises:
+        ValueError: it is no finite number from 0 up.
+    """
+    found = float(eps)
+    if not 0.0 <= found < math.inf:
+        raise ValueError(f"{type(op).__name__}: eps is {eps}: pass a finite number from 0 up")
+    return found

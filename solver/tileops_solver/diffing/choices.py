@@ -103,10 +103,8 @@ class Side:
     @cached_property
     def raising(self) -> Expr:
         """The valid calls on which the rule of an implementation that can run raises, as far as rules were lifted."""
-        keys = [self._own[name] for name in self.keys]
-        rules = [(key, rule) for key in keys if (rule := self.selector.rules.get(key)) is not None]
-        raising = [conjunction([self.selector.available(key).expr, rule.raises.expr]) for key, rule in rules]
-        return conjunction([self.valid, disjunction(raising)])
+        found = (self.selector.raising(self._own[name]) for name in self.keys)
+        return conjunction([self.valid, disjunction(each.expr for each in found if each is not None)])
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ from typing import Final
 
 import torch
 
-from tileops.kernels.kernel_base import Entry, Kernel
+from tileops.kernels.kernel_base import Entry
 from tileops.kernels.norm.call_spec import ARCHS, BatchNormBwdInterface, BatchNormCall
-from tileops.kernels.norm.channel_launches import dtype_name
+from tileops.kernels.norm.channel_kernel import ChannelKernel
 from tileops.kernels.norm.channel_layout import (
     MANY_CHANNELS,
     SPLIT_THREADS,
@@ -26,8 +26,7 @@ from tileops.kernels.norm.channel_regions import (
     split_refusal,
     streamed_smem_bytes,
 )
-from tileops.kernels.norm.limits import channel_refusal
-from tileops.kernels.tilelang_build import aligned, compile_program, stated_arch
+from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name, stated_arch
 
 __all__ = ["BatchNormBwdKernel", "BatchNormBwdSplitKernel", "BatchNormBwdWideKernel", "BatchNormGradients"]
 
@@ -36,7 +35,7 @@ SUMS: Final = 2
 """What warps exchange of a channel: the sums of gradients, and of gradients times normalized values."""
 
 
-class BatchNormGradients(Kernel, BatchNormBwdInterface):
+class BatchNormGradients(ChannelKernel, BatchNormBwdInterface):
     """What the kernels have in common: limits, and one launch.
 
     Args:
@@ -56,19 +55,6 @@ class BatchNormGradients(Kernel, BatchNormBwdInterface):
         self.layout = layout
         self.facts = {"dtype": dtype_name(dtype), "weight_dtype": dtype_name(weight_dtype), "lay": layout}
         self.compiled = compile_program(PROGRAMS, self.program, arch, **self.facts)
-
-    @classmethod
-    def refusal(cls, call: BatchNormCall) -> str | None:
-        """Refuse extents that are not counted, then those that the class does not take."""
-        reason = channel_refusal(call)
-        if reason is None:
-            reason = cls.region_refusal(call)
-        return reason if reason is not None else super().refusal(call)
-
-    @classmethod
-    @abstractmethod
-    def region_refusal(cls, call: BatchNormCall) -> str | None:
-        """Why the class does not take channels like those of *call*, or ``None``."""
 
     @classmethod
     @abstractmethod

@@ -8,10 +8,9 @@ import torch
 
 from tileops.kernels.kernel_base import Entry, Kernel
 from tileops.kernels.norm.call_spec import ARCHS, BatchNormCall, BatchNormInferFwdInterface
-from tileops.kernels.norm.channel_launches import dtype_name
 from tileops.kernels.norm.channel_layout import vector_of
 from tileops.kernels.norm.limits import running_refusal
-from tileops.kernels.tilelang_build import aligned, compile_program, stated_arch
+from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name, stated_arch
 
 __all__ = ["BatchNormFwdInferKernel"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 import torch
 
-from tileops.kernels.kernel_base import Entry, Kernel
-from tileops.kernels.norm.call_spec import ARCHS, BatchNormCall, BatchNormTrainFwdInterface
+from tileops.kernels.kernel_base import Entry
+from tileops.kernels.norm.call_spec import BatchNormCall, BatchNormTrainFwdInterface
+from tileops.kernels.norm.channel_kernel import ChannelKernel
 from tileops.kernels.norm.channel_launches import OWN_THREADS, ChannelFacts, CutLaunch, OneLaunch, OwnLaunch
 from tileops.kernels.norm.channel_layout import (
     MANY_CHANNELS,
@@ -24,7 +23,6 @@ from tileops.kernels.norm.channel_regions import (
     streamed_smem_bytes,
     whole_refusal,
 )
-from tileops.kernels.norm.limits import channel_refusal
 from tileops.kernels.tilelang_build import stated_arch
 
 __all__ = [
@@ -52,30 +50,15 @@ def facts_of(call: BatchNormCall) -> ChannelFacts:
     )
 
 
-class BatchNormTraining(Kernel, BatchNormTrainFwdInterface):
+class BatchNormTraining(ChannelKernel, BatchNormTrainFwdInterface):
     """What the kernels have in common: limits, and how they are called.
 
     Args:
         launch: What runs.
     """
 
-    supported_archs: list[int] = [*ARCHS]
-
     def __init__(self, launch: OneLaunch) -> None:
         self.launch = launch
-
-    @classmethod
-    def refusal(cls, call: BatchNormCall) -> str | None:
-        """Refuse extents that are not counted, then those that the class does not take."""
-        reason = channel_refusal(call)
-        if reason is None:
-            reason = cls.region_refusal(call)
-        return reason if reason is not None else super().refusal(call)
-
-    @classmethod
-    @abstractmethod
-    def region_refusal(cls, call: BatchNormCall) -> str | None:
-        """Why the class does not take channels like those of *call*, or ``None``."""
 
     def forward(
         self,

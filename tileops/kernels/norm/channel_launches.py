@@ -12,20 +12,15 @@ from typing import Any, Final
 import torch
 
 from tileops.kernels.norm.channel_layout import ChannelLayout, cuts_of, vector_of
-from tileops.kernels.tilelang_build import aligned, compile_program
+from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name
 
-__all__ = ["OWN_THREADS", "ChannelFacts", "CutLaunch", "OneLaunch", "OwnLaunch", "dtype_name"]
+__all__ = ["OWN_THREADS", "ChannelFacts", "CutLaunch", "OneLaunch", "OwnLaunch"]
 
 TRAIN_PROGRAMS: Final = "tileops.kernels.norm.batch_norm_train_program"
 SPLIT_PROGRAMS: Final = "tileops.kernels.norm.batch_norm_split_program"
 
 OWN_THREADS: Final = 32
 """Threads of a block in which each has a channel of its own: few, so that small inputs reach many blocks."""
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """What TileLang calls *dtype*."""
-    return str(dtype).removeprefix("torch.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +44,11 @@ class ChannelFacts:
     eps: float
     momentum: float
     arch: int
+
+    @property
+    def scalars(self) -> tuple[float, ...]:
+        """What a launch takes after its tensors."""
+        return (self.eps,) if self.running_dtype is None else (self.eps, self.momentum)
 
     def compiled(self, name: str, module: str = TRAIN_PROGRAMS, **layout: Any) -> Any:
         """The program *name* with these facts."""
@@ -76,7 +76,7 @@ class OneLaunch:
 
     def __init__(self, facts: ChannelFacts, layout: ChannelLayout, *, held: bool) -> None:
         self.vector = layout.vector
-        self.scalars = (facts.eps,) if facts.running_dtype is None else (facts.eps, facts.momentum)
+        self.scalars = facts.scalars
         self.compiled = facts.compiled("held_channels" if held else "streamed_channels", lay=layout)
 
     def __call__(
@@ -120,7 +120,7 @@ class OwnLaunch(OneLaunch):
 
     def __init__(self, facts: ChannelFacts, samples: int, spatial: int) -> None:
         self.vector = vector_of(spatial, facts.dtype)
-        self.scalars = (facts.eps,) if facts.running_dtype is None else (facts.eps, facts.momentum)
+        self.scalars = facts.scalars
         self.compiled = facts.compiled(
             "own_channels", samples=samples, spatial=spatial, vector=self.vector, threads=OWN_THREADS
         )
@@ -133,7 +133,7 @@ class CutLaunch(OneLaunch):
         self.layout = layout
         self.sm_count = sm_count
         self.vector = self.layout.vector
-        self.scalars = (facts.eps,) if facts.running_dtype is None else (facts.eps, facts.momentum)
+        self.scalars = facts.scalars
         self.parts = compile_program(
             SPLIT_PROGRAMS, "parts_of_channels", facts.arch, dtype=dtype_name(facts.dtype), lay=self.layout
         )

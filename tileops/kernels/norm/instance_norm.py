@@ -11,16 +11,16 @@ from typing import Final
 
 import torch
 
-from tileops.kernels.kernel_base import Entry, Kernel
+from tileops.kernels.kernel_base import Entry
 from tileops.kernels.norm.batch_norm_infer import BatchNormFwdInferKernel
 from tileops.kernels.norm.call_spec import (
-    ARCHS,
     BatchNormCall,
     InstanceNormFwdInterface,
     InstanceNormInferFwdInterface,
     InstanceNormTrainFwdInterface,
 )
-from tileops.kernels.norm.channel_launches import ChannelFacts, CutLaunch, OneLaunch, dtype_name
+from tileops.kernels.norm.channel_kernel import ChannelKernel
+from tileops.kernels.norm.channel_launches import ChannelFacts, CutLaunch, OneLaunch
 from tileops.kernels.norm.channel_layout import (
     MANY_CHANNELS,
     SPLIT_THREADS,
@@ -36,7 +36,7 @@ from tileops.kernels.norm.channel_regions import (
     streamed_smem_bytes,
 )
 from tileops.kernels.norm.limits import instance_refusal
-from tileops.kernels.tilelang_build import compile_program, stated_arch
+from tileops.kernels.tilelang_build import compile_program, dtype_name, stated_arch
 
 __all__ = [
     "InstanceNormFwdInferKernel",
@@ -66,7 +66,7 @@ def facts_of(call: BatchNormCall) -> ChannelFacts:
     )
 
 
-class InstanceNormalizing(Kernel, InstanceNormTrainFwdInterface, InstanceNormFwdInterface):
+class InstanceNormalizing(ChannelKernel, InstanceNormTrainFwdInterface, InstanceNormFwdInterface):
     """What the kernels have in common: limits, and how they are called, with running statistics and without.
 
     Args:
@@ -78,8 +78,6 @@ class InstanceNormalizing(Kernel, InstanceNormTrainFwdInterface, InstanceNormFwd
     Raises:
         KernelBuildError: TileLang or nvcc is missing.
     """
-
-    supported_archs: list[int] = [*ARCHS]
 
     def __init__(self, launch: OneLaunch, running_dtype: torch.dtype | None, momentum: float, *, arch: int) -> None:
         self.launch = launch
@@ -95,17 +93,9 @@ class InstanceNormalizing(Kernel, InstanceNormTrainFwdInterface, InstanceNormFwd
             )
 
     @classmethod
-    def refusal(cls, call: BatchNormCall) -> str | None:
-        """Refuse extents that are not counted, then those that the class does not take."""
-        reason = instance_refusal(call)
-        if reason is None:
-            reason = cls.region_refusal(call)
-        return reason if reason is not None else super().refusal(call)
-
-    @classmethod
-    @abstractmethod
-    def region_refusal(cls, call: BatchNormCall) -> str | None:
-        """Why the class does not take instances like those of *call*, or ``None``."""
+    def extent_refusal(cls, call: BatchNormCall) -> str | None:
+        """Those of instances."""
+        return instance_refusal(call)
 
     @classmethod
     @abstractmethod

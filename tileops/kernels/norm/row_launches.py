@@ -54,7 +54,7 @@ SHORT_ROW: Final = 512
 RMSNorm, 128 threads 14.1 and 13.0; at 65536 x 256 half a warp took 21.8 and a whole one 22.1 (H200, 2026-11-30)."""
 NARROW_ROW: Final = 4096
 """Longest row of 128 threads: 32 values each. At 8192 x 4096 in bfloat16 LayerNorm took 39.0 us with 128 threads a row
-and 41.5 or more with 256 (H200, 2026-11-30)."""
+and 43.3 or more with 256 (H200, 2026-11-30)."""
 REGISTER_ROW: Final = 8192
 """Longest row that waits in the registers of 256 threads; a longer one waits in shared memory. At 2048 x 16384 in
 bfloat16 LayerNorm took 42.4 us in shared memory and 43.5 in registers (H200, 2026-11-30)."""
@@ -62,8 +62,8 @@ HELD_ROW: Final = 16384
 """Longest row that one block holds: 64 KiB of float32, which every architecture has."""
 WIDE_ROW: Final = 65536
 """Longest row of 16-bit values that 1,024 threads hold in registers, where they hold nothing else and look at it once
-before the last time, as RMSNorm does. At 1024 x 65536 in bfloat16 it took 73.0 us so and 81.1 in a cluster of four
-(H200, 2026-11-30)."""
+before the last time, as RMSNorm does. At 1024 x 65536 in bfloat16 it took 73.0 us so and 81.1 in a cluster of four;
+in float16 it takes 94.1 so (H200, 2026-11-30)."""
 CUT_ROW: Final = 262144
 """Longest row that eight blocks, the most of a portable cluster, hold: 128 KiB of float32 each."""
 WORTH_CUTTING: Final = 8192

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
@@ -35,7 +36,7 @@ from tileops.kernels.norm.row_launches import (
     vector_of,
 )
 from tileops.kernels.norm.row_recipes import RowRecipe
-from tileops.kernels.tilelang_build import ALIGNMENT_BYTES, Program, compile_program, stated_arch
+from tileops.kernels.tilelang_build import ALIGNMENT_BYTES, Program, compile_program, dtype_name, stated_arch
 from tileops.kernels.tuning import key_of, recorded, tune
 
 __all__ = ["CutRows", "HeldRows", "RowKernel", "ShortRows", "TiledRows", "as_row", "as_rows"]
@@ -87,7 +88,7 @@ class RowKernel(Kernel):
             arch,
             n=n,
             eps=eps,
-            dtype=str(dtype).removeprefix("torch."),
+            dtype=dtype_name(dtype),
             recipe=self.recipe,
         )
         self._key = key_of(type(self), (n, eps, dtype), arch)
@@ -132,12 +133,12 @@ class RowKernel(Kernel):
         return cls.launches_of(n, dtype)[0]
 
     @classmethod
+    @abstractmethod
     def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[HeldLaunch | TiledLaunch]:
         """How rows of *n* elements may be laid out, the usual way first.
 
         All compute the same, and no block takes more than the class states of one.
         """
-        raise NotImplementedError(f"{cls.__name__} does not say how rows are laid out")
 
     @classmethod
     def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:
@@ -207,14 +208,9 @@ class HeldKernel(RowKernel):
         return super().refusal(call)
 
     @classmethod
+    @abstractmethod
     def most_smem_bytes(cls) -> int:
         """The most that a block takes of shared memory, whatever the row."""
-        raise NotImplementedError(f"{cls.__name__} does not say what a block takes of shared memory at most")
-
-    @classmethod
-    def block_smem_bytes(cls, call: LayerNormCall) -> int:
-        """What a block takes, which the launch decides."""
-        raise NotImplementedError(f"{cls.__name__} does not say what a block takes of shared memory")
 
 
 class ShortRows(HeldKernel):

@@ -10,12 +10,10 @@ import torch
 
 from tileops.kernels.norm.call_spec import BatchNormCall
 from tileops.ops.filled import filled
-from tileops.ops.inputs import InputError, require_tensor
+from tileops.ops.inputs import InputError, finite_eps, require_same_device, require_tensor
+from tileops.ops.norm.rows import MOST_CALLS
 
-__all__ = ["MOST_CALLS", "ChannelNorm", "channel_call"]
-
-MOST_CALLS: Final = 1024
-"""Call specs that are kept; the one that was not asked for longest goes when another is made."""
+__all__ = ["ChannelNorm", "channel_call"]
 
 _Tensor: Final = torch.Tensor
 
@@ -48,13 +46,12 @@ class ChannelNorm:
     """
 
     def __init__(self, momentum: float, eps: float) -> None:
-        name = type(self).__name__
         if momentum is None:
-            raise TypeError(f"{name}: momentum is None: pass the share of this call, as 1 / (calls so far + 1)")
+            raise TypeError(
+                f"{type(self).__name__}: momentum is None: pass the share of this call, as 1 / (calls so far + 1)"
+            )
         self.momentum = float(momentum)
-        self.eps = float(eps)
-        if not 0.0 <= self.eps < math.inf:
-            raise ValueError(f"{name}: eps is {eps}: pass a finite number from 0 up")
+        self.eps = finite_eps(self, eps)
 
     def _switch(self, parameter: str, value: bool) -> bool:
         """*value*, which is a switch and no number of channels, as torch's modules take first.
@@ -88,9 +85,7 @@ class ChannelNorm:
                 found, expected = tuple(tensor.shape), tuple(x.shape[1:2])
                 message = f"has shape {found}, not {expected}, the channels of x"
                 raise InputError(self, argument, message, found=found, expected=expected)
-            if tensor.device != x.device:
-                message = f"is on {tensor.device} and x on {x.device}: move one with .to({str(x.device)!r})"
-                raise InputError(self, argument, message, found=tensor.device, expected=x.device)
+            require_same_device(self, argument, tensor, "x", x)
             if tensor.dtype not in (x.dtype, torch.float32):
                 message = f"is {tensor.dtype}, neither torch.float32 nor {x.dtype}, that of x: convert it"
                 raise InputError(self, argument, message, found=tensor.dtype, expected=x.dtype)

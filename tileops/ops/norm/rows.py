@@ -16,7 +16,7 @@ import torch
 
 from tileops.kernels.norm.call_spec import FEW_ROWS, LayerNormCall
 from tileops.ops.filled import filled
-from tileops.ops.inputs import InputError, require_alike, require_tensor
+from tileops.ops.inputs import InputError, finite_eps, require_alike, require_tensor
 
 __all__ = ["MOST_CALLS", "RMS_EPS", "RowNorm", "SummedRowNorm", "given_or", "row_call"]
 
@@ -61,9 +61,7 @@ class RowNorm:
                 f"{name}: normalized_shape is {self.normalized_shape}: name the sizes of one or more trailing axes, "
                 f"or leave it out"
             )
-        self.eps = float(eps)
-        if not 0.0 <= self.eps < math.inf:
-            raise ValueError(f"{name}: eps is {eps}: pass a finite number from 0 up")
+        self.eps = finite_eps(self, eps)
 
     def empty_result(self, x: torch.Tensor, *others: torch.Tensor | None, **named: torch.Tensor | None) -> Any:
         """A contiguous tensor with the shape, dtype and device of *x*, not filled."""

@@ -25,7 +25,7 @@ from tileops.kernels.attention.gqa.limits import (
     keys_refusal,
 )
 from tileops.kernels.kernel_base import Entry, Kernel
-from tileops.kernels.tilelang_build import aligned, compile_program, stated_arch
+from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name, stated_arch
 
 __all__ = [
     "DIMS",
@@ -104,7 +104,7 @@ class GQADecodeKernel(Kernel, GQADenseFwdInterface):
         if reason is not None:
             raise ValueError(reason)
         self.build = build
-        common = {"heads": build.heads, "dim": build.dim, "dtype": str(build.dtype).removeprefix("torch.")}
+        common = {"heads": build.heads, "dim": build.dim, "dtype": dtype_name(build.dtype)}
         self.attend = compile_program(
             PROGRAMS,
             "attend_runs",
