@@ -23,6 +23,7 @@ __all__ = [
     "INCONSISTENT",
     "INTERRUPTED",
     "OPS_MODULE",
+    "PLUGINS",
     "format_option",
     "guarded",
     "look_here_too",
@@ -55,6 +56,9 @@ OPS_MODULE: Final = click.option(
     help="Where an OP without a module is looked up.",
 )
 """The option ``--ops-module`` of the commands about one op."""
+
+PLUGINS: Final = click.option("--plugins", is_flag=True, help="Count in what installed plug-ins register for the op.")
+"""The option ``--plugins`` of the commands about one op."""
 
 
 def guarded(work: Callable[[], int]) -> int:

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from tileops_rules import Selector
 from tileops_rules.bounds import BOUNDS, Bounds
+from tileops_rules.errors import OutsideDomain
 from tileops_rules.evaluating import EVALUATE
 from tileops_rules.expr import FALSE, KINDS, Expr, Path, conjunction, negation, paths_of, walk
-from tileops_rules.shapes import FiniteShape, IntShape, Shape
+from tileops_rules.shapes import FiniteShape, IntShape, Outside, Shape
 
 from tileops_solver.calls import ValueProblem
 from tileops_solver.subject import Subject
@@ -115,8 +116,8 @@ class CoverageMap:
             y_range: The same for *y*.
 
         Raises:
-            ValueProblem: a field is no axis, or both are one; a range is empty; or a rule was not lifted, so that
-                nothing is known of the choice.
+            ValueProblem: a field is no axis, or both are one; a range is empty; *call* is outside the domain; or a
+                rule was not lifted, so that nothing is known of the choice.
         """
         self.selector = selector
         self.call = call
@@ -126,7 +127,10 @@ class CoverageMap:
         if x == y:
             raise ValueProblem(f"both axes are {x}: name two fields")
         self.x, self.y = self._axis(x, x_range), self._axis(y, y_range)
-        self._fixed = selector.domain.read(call)
+        try:
+            self._fixed = selector.domain.read(call)
+        except Outside as outside:
+            raise ValueProblem(str(OutsideDomain.of(outside.slot, outside.value))) from outside
         self.usual: tuple[str, ...] = ()
         for axis in (self.x, self.y):
             if axis.field == "arch":

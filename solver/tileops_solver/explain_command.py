@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from tileops_solver.commanding import CLEAN, OPS_MODULE, format_option, guarded, look_here_too
+from tileops_solver.commanding import CLEAN, OPS_MODULE, PLUGINS, format_option, guarded, look_here_too
 from tileops_solver.explaining import explain_call
 from tileops_solver.streams import standard_output_kept
 from tileops_solver.targets import op_named
@@ -34,7 +34,7 @@ Exit codes:
 @click.argument("values", metavar="[FIELD=VALUE]...", nargs=-1)
 @format_option("text", "json")
 @OPS_MODULE
-@click.option("--plugins", is_flag=True, help="Count in what installed plug-ins register for the op.")
+@PLUGINS
 @click.pass_context
 def explain_command(
     ctx: click.Context, op: str, interface: str, values: tuple[str, ...], style: str, ops_module: str, plugins: bool

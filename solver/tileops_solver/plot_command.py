@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from tileops_solver.calls import asked_call
-from tileops_solver.commanding import CLEAN, OPS_MODULE, guarded, look_here_too
+from tileops_solver.calls import ValueProblem, asked_call
+from tileops_solver.commanding import CLEAN, OPS_MODULE, PLUGINS, guarded, look_here_too
 from tileops_solver.coverage_map import CoverageMap
 from tileops_solver.plotting import drawn
 from tileops_solver.streams import standard_output_kept
@@ -25,7 +25,8 @@ rules. State arch=90 to ask about a CUDA device of that arch, whatever this mach
 \b
 Exit codes:
   0  drawn; the last line is the name of the file
-  2  could not run: unknown op, interface or field, a value that is not accepted, or no matplotlib
+  2  could not run: unknown op, interface or field, a value that is not accepted, no matplotlib, or a file that
+     cannot be written
 """
 
 
@@ -46,6 +47,7 @@ Exit codes:
     help="The picture; its ending says the format (png, svg, pdf).",
 )
 @OPS_MODULE
+@PLUGINS
 @click.pass_context
 def plot_command(
     ctx: click.Context,
@@ -58,18 +60,29 @@ def plot_command(
     y_range: tuple[int, int] | None,
     output: Path,
     ops_module: str,
+    plugins: bool,
 ) -> None:
     """Draw which implementation is chosen over two fields."""
 
     def work() -> int:
         look_here_too()
         with standard_output_kept():
-            kind = op_named(op, ops_module)
+            kind = op_named(op, ops_module, plugins=plugins)
             selector = selector_of(kind, interface)
+            _refuse_fixed_axes(values, x, y)
             call = asked_call(kind, selector, values)
-            coverage = CoverageMap(selector, x, y, call, x_range=x_range, y_range=y_range)
-            drawn(coverage).savefig(output, dpi=150)
+            picture = drawn(CoverageMap(selector, x, y, call, x_range=x_range, y_range=y_range))
+            try:
+                picture.savefig(output, dpi=150)
+            except (OSError, ValueError) as error:  # the latter where the ending is that of no format
+                raise ValueProblem(f"{output} cannot be written: {error}") from error
         click.echo(str(output))
         return CLEAN
 
     ctx.exit(guarded(work))
+
+
+def _refuse_fixed_axes(values: tuple[str, ...], x: str, y: str) -> None:
+    for text in values:
+        if text.partition("=")[0] in (x, y):
+            raise ValueProblem(f"{text} fixes an axis: leave it out, or name another field for the axis")

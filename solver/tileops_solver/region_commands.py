@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from tileops_solver.bordering import MOST_CASES, cases_of
-from tileops_solver.commanding import CLEAN, OPS_MODULE, format_option, guarded, look_here_too
+from tileops_solver.commanding import CLEAN, OPS_MODULE, PLUGINS, format_option, guarded, look_here_too
 from tileops_solver.regions import regions_of
 from tileops_solver.report import cases, regions
 from tileops_solver.streams import standard_output_kept
@@ -54,12 +54,13 @@ _ARCH = click.option(
 @format_option("text", "json", "markdown")
 @_ARCH
 @OPS_MODULE
+@PLUGINS
 @click.pass_context
 def regions_command(
-    ctx: click.Context, op: str, interface: str, style: str, archs: tuple[int, ...], ops_module: str
+    ctx: click.Context, op: str, interface: str, style: str, archs: tuple[int, ...], ops_module: str, plugins: bool
 ) -> None:
     """Say who serves what, arch by arch."""
-    ctx.exit(guarded(lambda: _regions(op, interface, style, archs, ops_module)))
+    ctx.exit(guarded(lambda: _regions(style, _subject(op, interface, archs, ops_module, plugins))))
 
 
 @click.command("cases", help=_CASES + _EXIT_CODES)
@@ -71,30 +72,39 @@ def regions_command(
     "--most", type=click.IntRange(1), default=MOST_CASES, show_default=True, help="Stop after this many cases."
 )
 @OPS_MODULE
+@PLUGINS
 @click.pass_context
 def cases_command(
-    ctx: click.Context, op: str, interface: str, style: str, archs: tuple[int, ...], most: int, ops_module: str
+    ctx: click.Context,
+    op: str,
+    interface: str,
+    style: str,
+    archs: tuple[int, ...],
+    most: int,
+    ops_module: str,
+    plugins: bool,
 ) -> None:
     """List the calls at the borders of every region."""
-    ctx.exit(guarded(lambda: _cases(op, interface, style, archs, most, ops_module)))
+    ctx.exit(guarded(lambda: _cases(style, most, _subject(op, interface, archs, ops_module, plugins))))
 
 
-def _regions(op: str, interface: str, style: str, archs: tuple[int, ...], ops_module: str) -> int:
+def _regions(style: str, subject: Subject) -> int:
     with standard_output_kept():
-        found = regions_of(_subject(op, interface, archs, ops_module))
+        found = regions_of(subject)
     write = {"text": regions.as_text, "json": regions.as_json, "markdown": regions.as_markdown}[style]
     click.echo(write(found), nl=False)
     return CLEAN
 
 
-def _cases(op: str, interface: str, style: str, archs: tuple[int, ...], most: int, ops_module: str) -> int:
+def _cases(style: str, most: int, subject: Subject) -> int:
     with standard_output_kept():
-        found = cases_of(_subject(op, interface, archs, ops_module), most=most)
+        found = cases_of(subject, most=most)
     click.echo(cases.as_json(found) if style == "json" else cases.as_text(found), nl=False)
     return CLEAN
 
 
-def _subject(op: str, interface: str, archs: tuple[int, ...], ops_module: str) -> Subject:
+def _subject(op: str, interface: str, archs: tuple[int, ...], ops_module: str, plugins: bool) -> Subject:
     look_here_too()
-    selector = selector_of(op_named(op, ops_module), interface)
+    with standard_output_kept():
+        selector = selector_of(op_named(op, ops_module, plugins=plugins), interface)
     return Subject(selector, archs=archs or None)

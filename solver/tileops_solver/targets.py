@@ -37,13 +37,19 @@ def named(target: str) -> Any:
     return found
 
 
-def op_named(op: str, ops_module: str) -> Any:
+def op_named(op: str, ops_module: str, *, plugins: bool = False) -> Any:
     """The op class ``module:Class``, or the class of that name in *ops_module*.
+
+    Args:
+        op: Which.
+        ops_module: Where a name without a module is looked up.
+        plugins: Whether it is to hold what plug-ins register for it.
 
     Raises:
         TargetError: it cannot be imported, or there is no such class.
     """
-    return named(op if ":" in op else f"{ops_module}:{op}")
+    found = named(op if ":" in op else f"{ops_module}:{op}")
+    return with_plugins(found)[0] if plugins else found
 
 
 def selector_of(op: Any, interface: str) -> Selector:
