@@ -71,8 +71,6 @@ def row_cases(libraries: dict[str, Any]) -> Iterator[Case]:
                 (AdaLayerNormFwdOp(n, EPS), ada, (x, scale, shift), 4),
                 (AdaLayerNormZeroFwdOp(n, EPS), zero, (x, scale, shift, gate), 5),
             ):
-                if moved > 2 and (dtype == torch.float16 or m == 1):
-                    continue  # the same kernels as in bfloat16: two minutes of compilation for peers
                 works: dict[str, Work] = {
                     "ours": lambda op=op, tensors=tensors: op(*tensors),
                     "torch": lambda kind=kind, tensors=tensors: kind(*tensors),

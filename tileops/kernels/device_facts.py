@@ -149,7 +149,11 @@ def _current_index(device: torch.device) -> int:
     try:
         return _index_now()
     except (RuntimeError, AssertionError) as error:
-        raise DeviceFactsError(device, str(error).strip().splitlines()[0]) from error
+        raise _unread(device, error) from error
+
+
+def _unread(device: torch.device | None, error: Exception) -> DeviceFactsError:
+    return DeviceFactsError(device, str(error).strip().splitlines()[0])
 
 
 def is_current(device: torch.device | None) -> bool:
@@ -161,7 +165,12 @@ def is_current(device: torch.device | None) -> bool:
         wanted = _wanted[device]
     except KeyError:
         wanted = _wanted[device] = None if device is None or device.type != "cuda" else device.index
-    return wanted is None or wanted == _current_index(device)
+    if wanted is None:
+        return True
+    try:
+        return wanted == _index_now()
+    except (RuntimeError, AssertionError) as error:
+        raise _unread(device, error) from error
 
 
 @contextlib.contextmanager

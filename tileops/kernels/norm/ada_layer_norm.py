@@ -23,11 +23,12 @@ class AdaLayerNormRows(RowKernel, AdaLayerNormFwdInterface):
 
     def forward(self, x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
         """Normalize the rows of *x*; see the interface."""
-        out = torch.empty_like(x)
+        n = self.n
+        rows = as_rows(x, n)
+        out = torch.empty_like(rows)
         if x.numel():
-            n = self.n
-            self.launch(as_rows(x, n), as_rows(scale, n), as_rows(shift, n), as_rows(out, n))
-        return out
+            self.launch(rows, as_rows(scale, n), as_rows(shift, n), out)
+        return out if rows is x else out.view_as(x)
 
 
 class AdaLayerNormKernel(TiledRows, AdaLayerNormRows):

@@ -25,12 +25,12 @@ class FusedAddRMSNormRows(RowKernel, FusedAddRMSNormFwdInterface):
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Normalize the rows of *x*; see the interface."""
-        out = torch.empty_like(x)
-        total = torch.empty_like(x)
+        n = self.n
+        rows = as_rows(x, n)
+        out, total = torch.empty_like(rows), torch.empty_like(rows)
         if x.numel():
-            n = self.n
-            self.launch(as_rows(x, n), as_rows(residual, n), as_row(weight, n), as_rows(out, n), as_rows(total, n))
-        return out, total
+            self.launch(rows, as_rows(residual, n), as_row(weight, n), out, total)
+        return (out, total) if rows is x else (out.view_as(x), total.view_as(x))
 
 
 class FusedAddRMSNormKernel(TiledRows, FusedAddRMSNormRows):

@@ -62,10 +62,10 @@ class AdaLayerNormFwdOp(RowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        shape = self._modulated_shape(x)
+        n = self._modulated(x)
         scale, shift = self._modulation("scale", scale, x), self._modulation("shift", shift, x)
         if not x.numel():
             return self.empty_result(x)
-        kernel = self.kernel_for("ada_layer_norm", self._call(x, shape))
+        kernel = self.kernel_for("ada_layer_norm", self._call(x, n))
         result: torch.Tensor = kernel(x.contiguous(), scale.contiguous(), shift.contiguous())
         return result

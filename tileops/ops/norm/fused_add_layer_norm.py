@@ -68,14 +68,12 @@ class FusedAddLayerNormFwdOp(SummedRowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        shape = self._weighted_shape(x, weight)
+        n = self._weighted(x, weight, bias)
         self._check_residual(residual, x)
-        self._check_weight("weight", weight, shape, x)
-        self._check_weight("bias", bias, shape, x)
         if not x.numel():
             return self.empty_result(x)
-        call = self._call(x, shape)
+        call = self._call(x, n)
         kernel = self.kernel_for("fused_add_layer_norm", call)
-        scale, shift = given_or(1.0, weight, call.n, x), given_or(0.0, bias, call.n, x)
+        scale, shift = given_or(1.0, weight, n, x), given_or(0.0, bias, n, x)
         result: tuple[torch.Tensor, torch.Tensor] = kernel(x.contiguous(), residual.contiguous(), scale, shift)
         return result

@@ -66,13 +66,12 @@ class FusedAddRMSNormFwdOp(SummedRowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        shape = self._weighted_shape(x, weight)
+        n = self._weighted(x, weight)
         self._check_residual(residual, x)
-        self._check_weight("weight", weight, shape, x)
         if not x.numel():
             return self.empty_result(x)
-        call = self._call(x, shape)
+        call = self._call(x, n)
         kernel = self.kernel_for("fused_add_rms_norm", call)
-        scale = given_or(1.0, weight, call.n, x)
+        scale = given_or(1.0, weight, n, x)
         result: tuple[torch.Tensor, torch.Tensor] = kernel(x.contiguous(), residual.contiguous(), scale)
         return result

@@ -62,13 +62,11 @@ class LayerNormFwdOp(RowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        shape = self._weighted_shape(x, weight)
-        self._check_weight("weight", weight, shape, x)
-        self._check_weight("bias", bias, shape, x)
+        n = self._weighted(x, weight, bias)
         if not x.numel():
             return self.empty_result(x)
-        call = self._call(x, shape)
+        call = self._call(x, n)
         kernel = self.kernel_for("layer_norm", call)
-        scale, shift = given_or(1.0, weight, call.n, x), given_or(0.0, bias, call.n, x)
+        scale, shift = given_or(1.0, weight, n, x), given_or(0.0, bias, n, x)
         result: torch.Tensor = kernel(x.contiguous(), scale, shift)
         return result

@@ -62,11 +62,10 @@ class RMSNormFwdOp(RowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        shape = self._weighted_shape(x, weight)
-        self._check_weight("weight", weight, shape, x)
+        n = self._weighted(x, weight)
         if not x.numel():
             return self.empty_result(x)
-        call = self._call(x, shape)
+        call = self._call(x, n)
         kernel = self.kernel_for("rms_norm", call)
-        result: torch.Tensor = kernel(x.contiguous(), given_or(1.0, weight, call.n, x))
+        result: torch.Tensor = kernel(x.contiguous(), given_or(1.0, weight, n, x))
         return result

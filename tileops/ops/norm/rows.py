@@ -67,17 +67,33 @@ class RowNorm:
         """A contiguous tensor with the shape, dtype and device of *x*, not filled."""
         return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
-    def _weighted_shape(self, x: torch.Tensor, weight: torch.Tensor | None) -> tuple[int, ...]:
-        """The sizes of the axes to normalize, which *x* ends in: those of the op, else those of *weight*."""
+    def _weighted(self, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None = None) -> int:
+        """Elements of a row of *x*, which ends in the axes to normalize: those of the op, else those of *weight*.
+
+        All is asked in one call, as a call costs more than an answer.
+
+        Raises:
+            TypeError: an argument is no tensor.
+            InputError: *x* does not end so, or *weight* or *bias* does not hold a row or does not go with *x*.
+        """
         shape = self.normalized_shape
         if shape is None:
             shape = self._shape_of(weight)
         if not (isinstance(x, _Tensor) and x.shape[-len(shape) :] == shape):
             self._refuse_rows(x, shape)
-        return shape
+        dtype, device = x.dtype, x.device
+        for argument, tensor in ("weight", weight), ("bias", bias):
+            if tensor is not None and not (
+                isinstance(tensor, _Tensor)
+                and tensor.shape == shape
+                and tensor.dtype is dtype
+                and tensor.device == device
+            ):
+                self._refuse(argument, tensor, shape, x, "the normalized shape")
+        return math.prod(shape)
 
-    def _modulated_shape(self, x: torch.Tensor) -> tuple[int, ...]:
-        """The sizes of the axes to normalize, which *x* ends in: those of the op, else that of the last axis."""
+    def _modulated(self, x: torch.Tensor) -> int:
+        """Elements of a row of *x*, which ends in the axes to normalize: those of the op, else the last one."""
         shape = self.normalized_shape
         if not isinstance(x, _Tensor):
             require_tensor(self, "x", x)
@@ -87,18 +103,10 @@ class RowNorm:
                 raise InputError(self, "x", "has no axis: the last one is to be normalized", found=())
         elif x.shape[-len(shape) :] != shape:
             self._refuse_rows(x, shape)
-        return shape
+        return math.prod(shape)
 
-    def _call(self, x: torch.Tensor, shape: tuple[int, ...]) -> LayerNormCall:
-        n = math.prod(shape)
+    def _call(self, x: torch.Tensor, n: int) -> LayerNormCall:
         return row_call(n, self.eps, x.dtype, x.numel() <= FEW_ROWS * n, x.device)
-
-    def _check_weight(
-        self, argument: str, tensor: torch.Tensor | None, shape: tuple[int, ...], x: torch.Tensor
-    ) -> None:
-        """Check that *tensor* holds a row and goes with *x*, where it was not left out."""
-        if tensor is not None and not _matches(tensor, shape, x):
-            self._refuse(argument, tensor, shape, x, "the normalized shape")
 
     def _modulation(self, argument: str, tensor: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """*tensor* in the shape of *x*."""
