@@ -31,20 +31,20 @@ TRAINING = {
     "fwd_train_split": [(3, 5, 9030), (4, 3, 16384)],
     "fwd_train_kernel": [(70, 530, 36), (40, 6, 49)],
 }
-INFERENCE = [(4, 16, 784), (16, 24, 49), (3, 5, 77), (32, 64, 1)]
+INFERENCE = [(4, 16, 784), (16, 24, 49), (3, 5, 77), (32, 64, 1), (2, 3, 1080), (3, 8, 3)]
 BACKWARD = {
     "bwd_wide": [(4, 16, 784), (16, 24, 49)],
     "bwd_split": [(3, 5, 9030), (4, 3, 16384)],
     "bwd_kernel": [(70, 530, 36), (40, 6, 49)],
 }
 INSTANCES = {
-    "instance_norm_wide": [(4, 16, 784), (16, 24, 49)],
+    "instance_norm_wide": [(4, 16, 784), (16, 24, 49), (64, 40, 64), (1100, 3, 5)],
     "instance_norm_split": [(3, 5, 9030)],
     "instance_norm": [(2, 270, 20000)],
 }
 """By key: samples, channels and values of a plane."""
 
-DECODE = {"heads": 8, "heads_kv": 2, "dim": 64, "max_seqlen_q": 1, "is_causal": True, "dtype": torch.float16}
+DECODE = {"heads": 32, "heads_kv": 4, "dim": 128, "max_seqlen_q": 1, "is_causal": True, "dtype": torch.float16}
 
 Run = Callable[[type[Any]], None]
 

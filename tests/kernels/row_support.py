@@ -121,13 +121,13 @@ def row_call(n: int, dtype: torch.dtype, eps: float = EPS, *, few_rows: bool = T
     return LayerNormCall(n=n, eps=eps, dtype=dtype, few_rows=few_rows)
 
 
-def built(name: str, way: str, n: int, dtype: torch.dtype) -> Any:
-    """The kernel, where the GPU of this machine is one that it runs on."""
+def built(name: str, way: str, n: int, dtype: torch.dtype, *, few: bool = False) -> Any:
+    """The kernel for many rows, or for *few*, where the GPU of this machine is one that it runs on."""
     kernel = ROW_NORMS[name].kernel(way)
     arch = device_facts(DEVICE).arch
     if arch not in kernel.supported_archs:
         pytest.skip(f"{kernel.__name__} does not run on sm_{arch}")
-    return build(kernel, row_call(n, dtype))
+    return build(kernel, row_call(n, dtype, few_rows=few or way == "cut"))
 
 
 def drawn(name: str, rows: int, n: int, dtype: torch.dtype, **about: float) -> tuple[RowNorm, Tensors]:
@@ -149,9 +149,13 @@ def same(found: Any, expected: Any) -> bool:
 
 
 def bounded(
-    norm: RowNorm, n: int, eps: float, tensors: Tensors
+    norm: RowNorm, n: int, eps: float, tensors: Tensors, *, own: bool = False
 ) -> Iterator[tuple[slice, torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Some columns of all rows at a time: the result in float64, the largest error allowed, and what is normalized."""
+    """Some columns of all rows at a time: the result in float64, the largest error allowed, and what is normalized.
+
+    With *own*, the distance of an element and the mean one of its row stand in for the widest: the error of a sum is
+    bounded by the sum of magnitudes.
+    """
     rows = [tensor.reshape(-1, n) for tensor in tensors]
     width = max(1, CHUNK // rows[0].shape[0])
     columns = [slice(start, start + width) for start in range(0, n, width)]
@@ -168,16 +172,18 @@ def bounded(
     square: Any = sum(away(where).square().sum(1, keepdim=True) for where in columns)
     deviation = torch.sqrt(square / n + eps)
     widest = torch.stack([away(where).abs().amax(1, keepdim=True) for where in columns]).amax(0) / deviation
+    usual: Any = sum(away(where).abs().sum(1, keepdim=True) for where in columns) / n / deviation
     for where in columns:
         made = parts(where)
         scale, shift, gate = (torch.as_tensor(each).double() for each in (made.scale, made.shift, made.gate))
         result = (away(where) / deviation * scale + shift) * gate
-        arithmetic = ARITHMETIC * (widest * scale.abs() + shift.abs()) * gate.abs()
+        distance = away(where).abs() / deviation + usual if own else widest
+        arithmetic = ARITHMETIC * (distance * scale.abs() + shift.abs()) * gate.abs()
         yield where, result, rounding_unit(tensors[0].dtype) * result.abs() + arithmetic, made.values
 
 
-def check(norm: RowNorm, n: int, results: Any, tensors: Tensors, eps: float = EPS) -> None:
-    """Hold the results of a kernel against float64, and a sum bit by bit against that of torch."""
+def check(norm: RowNorm, n: int, results: Any, tensors: Tensors, eps: float = EPS, *, own: bool = False) -> None:
+    """Hold the results of a kernel against float64, and a sum bit by bit against that of torch; see :func:`bounded`."""
     x = tensors[0]
     found = listed(results)
     assert len(found) == 1 + norm.summed
@@ -187,7 +193,7 @@ def check(norm: RowNorm, n: int, results: Any, tensors: Tensors, eps: float = EP
     if not x.numel():
         return
     out, *sums = (each.reshape(-1, n) for each in found)
-    for where, result, allowed, values in bounded(norm, n, eps, tensors):
+    for where, result, allowed, values in bounded(norm, n, eps, tensors, own=own):
         error = (out[:, where].double() - result).abs() / (allowed + torch.finfo(x.dtype).smallest_normal)
         assert not error.isnan().any()
         assert error.max().item() <= 1.0

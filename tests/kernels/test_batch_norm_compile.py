@@ -34,12 +34,21 @@ CALLS = {
     "instance_norm_infer": BatchNormCall(4, 256, 49, dtype=HALF, weight_dtype=HALF, running_dtype=HALF),
 }
 
+SETS = [
+    ("fwd_train_wide", BatchNormCall(128, 2048, 49, dtype=HALF)),
+    ("fwd_train_wide", BatchNormCall(4, 24, 49, dtype=FULL)),
+    ("bwd_wide", BatchNormCall(128, 2048, 49, dtype=HALF)),
+    ("bwd_wide", BatchNormCall(4, 24, 49, dtype=FULL)),
+    ("fwd_train_kernel", BatchNormCall(4096, 1024, 49, dtype=BRAIN, running_dtype=FULL)),
+    ("bwd_kernel", BatchNormCall(4096, 1024, 49, dtype=BRAIN)),
+]
+"""Channels that are taken as sets: held in shared memory where the arch has as much, or in registers, and streamed."""
+
 
 def programs(kernel: Any) -> Iterator[Any]:
-    """What a built kernel launches, the last first."""
-    launch = getattr(kernel, "launch", None)
-    for holder in (kernel, launch):
-        for name in ("compiled", "parts", "track"):
+    """What a built kernel launches, the last of each part first."""
+    for holder in (kernel, getattr(kernel, "launch", None), getattr(kernel, "track", None)):
+        for name in ("compiled", "parts"):
             if getattr(holder, name, None) is not None:
                 yield getattr(holder, name)
 
@@ -50,9 +59,9 @@ def test_each_kernel_has_a_call_that_it_serves() -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("key", CALLS)
-def test_it_compiles_in_what_it_says_a_block_takes(key: str, arch: int) -> None:
-    call, kind = on_arch(CALLS[key], arch), KERNELS[key]
+@pytest.mark.parametrize(("key", "asked"), [*CALLS.items(), *SETS])
+def test_it_compiles_in_what_it_says_a_block_takes(key: str, asked: BatchNormCall, arch: int) -> None:
+    call, kind = on_arch(asked, arch), KERNELS[key]
     _, builder = kind.entry_for(call)
     built = list(programs(builder()))
     threads = [int(each) for one in built for each in re.findall(r"__launch_bounds__\((\d+),", one.get_kernel_source())]

@@ -62,13 +62,9 @@ def row_cases() -> list[tuple[str, str, int, int]]:
     return cases
 
 
-def barriers(launch: Any, way: str, centred: bool) -> int:
-    """Barriers of a block that a program needs: before each look at what waits in shared memory, and where warps and
-    blocks meet.
-    """
-    if way == "tiled":
-        return 1
-    return (1 + centred) * launch.in_shared + (launch.lanes > 32) + (launch.blocks > 1)
+def barriers(launch: Any, way: str) -> int:
+    """Barriers of a block that a program needs: where warps and where blocks meet."""
+    return 1 if way == "tiled" else (launch.lanes > 32) + (launch.blocks > 1)
 
 
 def buffers(source: str, smem: int) -> dict[str, int]:
@@ -88,18 +84,17 @@ def test_row_kernels_compile_for_every_arch_they_list_and_take_what_they_state(
     source = kernel.compiled.get_kernel_source()
     assert f"__launch_bounds__({cls.block_threads(call)}," in source
     assert shared_bytes(kernel.compiled) == cls.block_smem_bytes(call), "what is stated is what is asked for"
-    launch = cls.launch_of(n, torch.bfloat16)
+    launch = kernel.layout
     wide = {8: "uint4", 4: "uint2", 1: "bfloat16_t"}[launch.vector]
     assert launch.vector == 1 or f"*({wide}*)" in source, "loads are as wide as the row allows"
-    assert source.count("__syncthreads();") == barriers(launch, way, ROW_NORMS[name].centred), (
-        "no barrier is added or taken away"
-    )
+    assert source.count("__syncthreads();") == barriers(launch, way), "no barrier is added or taken away"
+    assert source.count("__syncwarp();") == (2 if way != "tiled" and launch.in_shared else 0), "nor one of a warp"
     clusters = [source.count(f"tl::cluster_{step}();") for step in ("arrive_relaxed", "wait", "sync")]
     if way != "cut":
         assert clusters == [0, 0, 0]
         return
     assert clusters == [1, 1, 1]
-    exchanged = (2 if n % (launch.vector * launch.lanes * launch.blocks) == 0 else 3) * 4
+    exchanged = (3 if ROW_NORMS[name].centred else 1) * 4
     held = -(-n // (launch.blocks * launch.lanes * launch.vector)) * launch.lanes * launch.vector * 2
     needed = {"held": held, "mine": exchanged, "parts": 8 * exchanged, "pieces": launch.blocks * exchanged}
     found = buffers(source, shared_bytes(kernel.compiled))

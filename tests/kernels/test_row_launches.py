@@ -14,7 +14,7 @@ from tests.kernels.row_support import DTYPES, EPS, MOST_VALUES, ROW_NORMS, WAYS,
 from tests.kernels.support import DEVICE
 from tileops.kernels.device_facts import device_facts
 from tileops.kernels.norm import rows as rows_module
-from tileops.kernels.norm.row_launches import MOST_LAUNCHES, HeldLaunch, TiledLaunch
+from tileops.kernels.norm.row_launches import MOST_LAUNCHES, HeldLaunch, TiledLaunch, few_launches
 
 LAID_OUT = [1, 2, 7, 8, 16, 17, 63, 64, 255, 256, 511, 512, 513, 1024, 1025, 2048, 2049, 3000, 4096, 4097, 8191, 8192]
 LAID_OUT += [8193, 12289, 16383, 16384, 16385, 32767, 32768, 32769, 65535, 65536, 65537, 131072, 262143, 262144]
@@ -23,18 +23,18 @@ LAID_OUT += [262145, 2**28 - 1, 2**28]
 
 def shared_bytes(launch: Any, recipe: Any, n: int, dtype: torch.dtype) -> int:
     """Shared memory of a block, buffer by buffer, as the programs ask for it."""
+    facts = 3 if recipe.centred else 1
     if isinstance(launch, TiledLaunch):
-        return launch.threads // 32 * 3 * 4
+        return launch.threads // 32 * (facts + recipe.centred) * 4
     span = launch.lanes * launch.vector
     steps = -(-n // (span * launch.blocks))
-    facts = 2 if steps * span * launch.blocks == n else 3
     warps = max(1, launch.lanes // 32)
     taken = 0
-    if warps > 1 or launch.blocks > 1:
+    if warps > 1:
         taken += launch.groups * launch.rows * warps * facts * 4
     if launch.blocks > 1:
         taken += launch.blocks * facts * 4 + 16
-    return taken + (steps * span * dtype.itemsize if launch.in_shared else 0)
+    return taken + (launch.rows * steps * span * dtype.itemsize if launch.in_shared else 0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -48,7 +48,7 @@ def test_a_table_is_bounded_begins_with_the_usual_launch_and_stays_in_what_is_st
         if cls.row_refusal(n, dtype) is not None:
             continue
         table = cls.launches_of(n, dtype)
-        call = row_call(n, dtype)
+        call = row_call(n, dtype, few_rows=way == "cut")
         assert table[0] == cls.launch_of(n, dtype)
         assert 1 <= len(table) <= MOST_LAUNCHES == 8
         assert len(set(table)) == len(table), "nothing is measured twice"
@@ -79,6 +79,25 @@ def test_a_table_is_bounded_begins_with_the_usual_launch_and_stays_in_what_is_st
             if not launch.in_shared:
                 assert launch.rows * steps * launch.vector <= 64, "more values a thread spill"
     assert longest >= 5, "there is something to choose from"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_table_of_few_rows_stays_in_what_is_stated_of_a_block(dtype: torch.dtype) -> None:
+    for n, name in itertools.product(LAID_OUT, ROW_NORMS):
+        cls, call = ROW_NORMS[name].kernel("held"), row_call(n, dtype, few_rows=True)
+        if not 1024 < n <= 8192:
+            continue
+        usual, *others = few_launches(n, dtype)
+        assert usual.lanes == cls.block_threads(call)
+        assert shared_bytes(usual, cls.recipe, n, dtype) == cls.block_smem_bytes(call)
+        assert usual.ahead
+        assert others
+        for launch in (usual, *others):
+            assert launch.lanes <= usual.lanes
+            assert shared_bytes(launch, cls.recipe, n, dtype) <= cls.block_smem_bytes(call)
+            steps = -(-n // (launch.lanes * launch.vector))
+            assert steps * launch.vector <= 32
+            assert (launch.groups, launch.rows, launch.blocks, launch.in_shared) == (1, 1, 1, False)
 
 
 def test_the_cuts_of_few_rows_are_measured_on_few_rows_and_all_else_on_many() -> None:
@@ -126,7 +145,7 @@ EVERY_TABLE = [
 @pytest.mark.parametrize(("name", "way", "n"), EVERY_TABLE)
 def test_every_launch_of_a_table_compiles_and_takes_no_more_than_is_stated(name: str, way: str, n: int) -> None:
     cls = ROW_NORMS[name].kernel(way)
-    call = row_call(n, torch.bfloat16)
+    call = row_call(n, torch.bfloat16, few_rows=way == "cut")
     arch = cls.supported_archs[EVERY_TABLE.index((name, way, n)) % len(cls.supported_archs)]
     built = cls(n, EPS, torch.bfloat16, arch=arch)
     for layout in built.table:

@@ -143,6 +143,40 @@ def test_the_build_identity_is_row_length_epsilon_and_dtype_and_builds_with_them
     assert launch == dataclasses.asdict(kernel.launch_of(n, torch.bfloat16))
 
 
+@pytest.mark.parametrize(
+    ("n", "few_rows", "threads"),
+    [
+        (1024, True, 128),
+        (1025, True, 128),
+        (2048, True, 128),
+        (2049, True, 256),
+        (4096, True, 256),
+        (4096, False, 128),
+        (4097, True, 512),
+        (8192, True, 512),
+        (8192, False, 256),
+        (8193, True, 256),
+    ],
+)
+def test_few_rows_of_a_middle_length_have_more_threads_and_a_build_of_their_own(
+    compiled: list[dict[str, Any]], n: int, few_rows: bool, threads: int
+) -> None:
+    own = few_rows and 1024 < n <= 8192
+    for norm in ROW_NORMS.values():
+        kernel = norm.kernel("held")
+        call = on_arch(row_call(n, torch.float16, few_rows=few_rows), 80)
+        assert kernel.block_threads(call) == threads
+        if n <= 8192:
+            assert kernel.block_smem_bytes(call) == threads // 32 * (12 if norm.centred else 4)
+        identity, builder = kernel.entry_for(call)
+        assert identity == (n, EPS, torch.float16, *([True] if own else []))
+        made = builder()
+        assert made.few_rows == own
+        assert made.layout.lanes == threads
+        assert (made._rows_measured() == 16) == own
+        assert ("True" in str(made._key)) == own
+
+
 def test_an_op_has_a_recipe_of_its_own_and_of_its_tensors() -> None:
     recipes = [norm.kernel("tiled").recipe for norm in ROW_NORMS.values()]
     assert len(set(recipes)) == len(ROW_NORMS)
@@ -168,36 +202,36 @@ def test_an_op_has_the_four_ways_and_short_and_cut_rows_win_over_held_ones(name:
 @pytest.mark.parametrize(
     ("way", "n", "dtype", "centred", "not_centred", "threads"),
     [
-        ("tiled", 65537, torch.float32, 8 * 3 * 4, 8 * 3 * 4, 256),
+        ("tiled", 65537, torch.float32, 8 * 4 * 4, 8 * 4, 256),
         ("short", 256, torch.float32, 0, 0, 128),
         ("short", 1, torch.float16, 0, 0, 128),
-        ("held", 1024, torch.float32, 4 * 2 * 4, 4 * 2 * 4, 128),
-        ("held", 769, torch.bfloat16, 4 * 3 * 4, 4 * 3 * 4, 128),
-        ("held", 4096, torch.float16, 4 * 2 * 4, 4 * 2 * 4, 128),
-        ("held", 4097, torch.float16, 8 * 3 * 4, 8 * 3 * 4, 256),
-        ("held", 8192, torch.float32, 8 * 2 * 4, 8 * 2 * 4, 256),
-        ("held", 8193, torch.float16, 8 * 3 * 4 + 33 * 256 * 2, 8 * 3 * 4, 256),
-        ("held", 16384, torch.float32, 8 * 2 * 4 + 16384 * 4, 8 * 2 * 4, 256),
-        ("cut", 12289, torch.bfloat16, (8 + 4) * 3 * 4 + 16 + 13 * 256 * 2, (8 + 4) * 3 * 4 + 16 + 13 * 256 * 2, 256),
-        ("cut", 65536, torch.float32, (8 + 4) * 2 * 4 + 16 + 16384 * 4, (8 + 4) * 2 * 4 + 16 + 16384 * 4, 256),
-        ("cut", 65537, torch.float32, (8 + 8) * 3 * 4 + 16 + 33 * 256 * 4, (8 + 8) * 3 * 4 + 16 + 33 * 256 * 4, 256),
-        ("cut", 262144, torch.float32, (8 + 8) * 2 * 4 + 16 + 32768 * 4, (8 + 8) * 2 * 4 + 16 + 32768 * 4, 256),
+        ("held", 1024, torch.float32, 4 * 3 * 4, 4 * 4, 128),
+        ("held", 769, torch.bfloat16, 4 * 3 * 4, 4 * 4, 128),
+        ("held", 4096, torch.float16, 4 * 3 * 4, 4 * 4, 128),
+        ("held", 4097, torch.float16, 8 * 3 * 4, 8 * 4, 256),
+        ("held", 8192, torch.float32, 8 * 3 * 4, 8 * 4, 256),
+        ("held", 8193, torch.float16, 8 * 3 * 4 + 33 * 256 * 2, 8 * 4, 256),
+        ("held", 16384, torch.float32, 8 * 3 * 4 + 16384 * 4, 8 * 4, 256),
+        ("cut", 12289, torch.bfloat16, (8 + 4) * 3 * 4 + 16 + 13 * 256 * 2, (8 + 4) * 4 + 16 + 13 * 256 * 2, 256),
+        ("cut", 65536, torch.float32, (8 + 4) * 3 * 4 + 16 + 16384 * 4, (8 + 4) * 4 + 16 + 16384 * 4, 256),
+        ("cut", 65537, torch.float32, (8 + 8) * 3 * 4 + 16 + 33 * 256 * 4, (8 + 8) * 4 + 16 + 33 * 256 * 4, 256),
+        ("cut", 262144, torch.float32, (8 + 8) * 3 * 4 + 16 + 32768 * 4, (8 + 8) * 4 + 16 + 32768 * 4, 256),
     ],
 )
 def test_shared_memory_and_threads_are_those_counted_by_hand(
     way: str, n: int, dtype: torch.dtype, centred: int, not_centred: int, threads: int
 ) -> None:
     for norm in ROW_NORMS.values():
-        call = row_call(n, dtype)
+        call = row_call(n, dtype, few_rows=way == "cut")
         assert norm.kernel(way).block_smem_bytes(call) == (centred if norm.centred else not_centred)
         assert norm.kernel(way).block_threads(call) == threads
 
 
 def test_a_wide_row_takes_what_its_32_warps_exchange() -> None:
     kernel = ROW_NORMS["rms_norm"].kernel("held")
-    for n, facts in ((65536, 2), (65535, 3)):
+    for n in (65536, 65535):
         call = row_call(n, torch.bfloat16)
-        assert (kernel.block_smem_bytes(call), kernel.block_threads(call)) == (32 * facts * 4, 1024)
+        assert (kernel.block_smem_bytes(call), kernel.block_threads(call)) == (32 * 4, 1024)
 
 
 @pytest.mark.parametrize(("name", "way"), KERNELS)
@@ -220,7 +254,7 @@ def test_a_launch_covers_the_row_in_aligned_loads_and_few_values_a_thread(
         if kernel.row_refusal(n, dtype) is not None:
             continue
         launch = kernel.launch_of(n, dtype)
-        threads = kernel.block_threads(row_call(n, dtype))
+        threads = kernel.block_threads(row_call(n, dtype, few_rows=way == "cut"))
         assert n % launch.vector == 0, "every row begins aligned"
         assert launch.vector * dtype.itemsize in (2, 4, 8, 16)
         if isinstance(launch, TiledLaunch):

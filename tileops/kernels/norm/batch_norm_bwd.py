@@ -10,12 +10,11 @@ import torch
 from tileops.kernels.kernel_base import Entry
 from tileops.kernels.norm.call_spec import ARCHS, BatchNormBwdInterface, BatchNormCall
 from tileops.kernels.norm.channel_kernel import ChannelKernel
+from tileops.kernels.norm.channel_launches import HELD_PROGRAMS, SET_PROGRAMS, STREAMED_SET_PROGRAMS, walk_of
 from tileops.kernels.norm.channel_layout import (
     MANY_CHANNELS,
-    SPLIT_THREADS,
     STREAM_THREADS,
     ChannelLayout,
-    cuts_of,
     held_layout,
     streamed_layout,
 )
@@ -26,11 +25,23 @@ from tileops.kernels.norm.channel_regions import (
     split_refusal,
     streamed_smem_bytes,
 )
+from tileops.kernels.norm.cut_launches import in_parts
+from tileops.kernels.norm.cut_layout import CUT_THREADS, RESIDENT, cut_layout, cut_smem_bytes
+from tileops.kernels.norm.set_layout import (
+    SetLayout,
+    set_layout,
+    set_smem_bytes,
+    set_threads,
+    streamed_set_layout,
+    streams_sets,
+    takes_sets,
+)
 from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name, stated_arch
 
 __all__ = ["BatchNormBwdKernel", "BatchNormBwdSplitKernel", "BatchNormBwdWideKernel", "BatchNormGradients"]
 
 PROGRAMS: Final = "tileops.kernels.norm.batch_norm_bwd_program"
+SPLIT_PROGRAMS: Final = "tileops.kernels.norm.batch_norm_bwd_split_program"
 SUMS: Final = 2
 """What warps exchange of a channel: the sums of gradients, and of gradients times normalized values."""
 
@@ -58,7 +69,7 @@ class BatchNormGradients(ChannelKernel, BatchNormBwdInterface):
 
     @classmethod
     @abstractmethod
-    def layout_of(cls, call: BatchNormCall) -> ChannelLayout:
+    def layout_of(cls, call: BatchNormCall) -> ChannelLayout | SetLayout:
         """How the channels of *call* lie over threads."""
 
     @classmethod
@@ -84,11 +95,61 @@ class BatchNormGradients(ChannelKernel, BatchNormBwdInterface):
         self.compiled(*tensors, *results)
 
 
-class BatchNormBwdWideKernel(BatchNormGradients):
-    """A channel and its gradients in one block's registers."""
+class FlatGradients(BatchNormGradients):
+    """Kernels whose programs see tensors as vectors, one after the other.
+
+    Args:
+        dtype: Of the input and its gradients.
+        weight_dtype: Of weight, and of the gradients of weight and bias.
+        layout: How channels, or sets of them, lie over threads.
+        arch: Architecture to build for.
+
+    Raises:
+        KernelBuildError: TileLang or nvcc is missing.
+    """
+
+    def __init__(
+        self, dtype: torch.dtype, weight_dtype: torch.dtype, layout: ChannelLayout | SetLayout, *, arch: int
+    ) -> None:
+        self.flat = layout
+        module, program = HELD_PROGRAMS, "held_gradients"
+        if isinstance(layout, SetLayout):
+            module, program = SET_PROGRAMS, "held_sets_of_gradients"
+            if layout.steps == 0:
+                module, program = STREAMED_SET_PROGRAMS, "streamed_sets_of_gradients"
+        self.compiled = compile_program(
+            module, program, arch, dtype=dtype_name(dtype), weight_dtype=dtype_name(weight_dtype), lay=layout
+        )
+
+    def forward(
+        self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Find the gradients; see the interface."""
+        out = torch.empty_like(x)
+        grad_weight, grad_bias = torch.empty_like(weight), torch.empty_like(weight)
+        n, c = x.shape[:2]
+        vector, values = self.flat.vector, x.numel() // c
+        extents: tuple[float, ...] = (n,)
+        if isinstance(self.flat, ChannelLayout):
+            extents = (1.0 / values, *walk_of(n, c, values // n // vector, self.flat.lanes))
+        self.compiled(
+            aligned(grad).view(-1, vector),
+            aligned(x).view(-1, vector),
+            weight,
+            mean,
+            rstd,
+            out.view(-1, vector),
+            grad_weight,
+            grad_bias,
+            *extents,
+        )
+        return out, grad_weight, grad_bias
+
+
+class BatchNormBwdWideKernel(FlatGradients):
+    """A channel and its gradients in one block, or a set of neighbouring ones where planes begin at odd places."""
 
     preferred_over = frozenset({"bwd_split"})
-    program = "held_gradients"
 
     @classmethod
     def region_refusal(cls, call: BatchNormCall) -> str | None:
@@ -96,32 +157,59 @@ class BatchNormBwdWideKernel(BatchNormGradients):
         return held_refusal(call.values, call.spatial, call.dtype, tensors=2)
 
     @classmethod
-    def layout_of(cls, call: BatchNormCall) -> ChannelLayout:
-        """As many threads as hold a channel."""
+    def layout_of(cls, call: BatchNormCall) -> ChannelLayout | SetLayout:
+        """As many threads as hold a channel, or a set of them."""
+        if takes_sets(call.n, call.c, call.spatial, call.dtype, call.smem_budget, 2):
+            return set_layout(call.n, call.spatial, call.dtype, 2)
+        if streams_sets(call.n, call.c, call.spatial, call.dtype):
+            return streamed_set_layout(call.n, call.spatial, call.dtype, 2)
         return held_layout(call.values, call.spatial, call.dtype, many=call.c >= MANY_CHANNELS)
 
     @classmethod
     def block_smem_bytes(cls, call: BatchNormCall) -> int:
-        """Where a channel spans more than a warp, its warps exchange their sums."""
+        """Where a channel spans more than a warp, its warps exchange sums; sets of many values wait there too."""
+        if takes_sets(call.n, call.c, call.spatial, call.dtype, call.smem_budget, 2):
+            return set_smem_bytes(call.n, call.spatial, call.dtype, 2)
+        if streams_sets(call.n, call.c, call.spatial, call.dtype):
+            return set_smem_bytes(call.n, call.spatial, call.dtype, 0)
         return held_smem_bytes(call.values, call.c, call.spatial, call.dtype, SUMS)
 
     @classmethod
     def block_threads(cls, call: BatchNormCall) -> int:
-        """As many as hold a channel, and 128 at least."""
+        """As many as hold a channel, or a set of them."""
+        if streams_sets(call.n, call.c, call.spatial, call.dtype):
+            return set_threads(call.n, call.spatial, call.dtype)
         return held_threads(call.values, call.c, call.spatial, call.dtype)
 
 
 class BatchNormBwdSplitKernel(BatchNormGradients):
-    """Few long channels, cut over blocks: two launches."""
+    """Few long channels, cut over blocks: one launch, whose blocks come to each part twice.
 
-    program = "merged_gradients"
+    Args:
+        dtype: Of the input and its gradients.
+        weight_dtype: Of weight, and of the gradients of weight and bias.
+        layout: How a block reads a part.
+        sm_count: Multiprocessors.
+        arch: Architecture to build for.
+
+    Raises:
+        KernelBuildError: TileLang or nvcc is missing.
+    """
 
     def __init__(
         self, dtype: torch.dtype, weight_dtype: torch.dtype, layout: ChannelLayout, sm_count: int, *, arch: int
     ) -> None:
-        super().__init__(dtype, weight_dtype, layout, arch=arch)
+        self.layout = layout
         self.sm_count = sm_count
-        self.parts = compile_program(PROGRAMS, "parts_of_gradients", arch, **self.facts)
+        self.compiled = compile_program(
+            SPLIT_PROGRAMS,
+            "cut_gradients",
+            arch,
+            dtype=dtype_name(dtype),
+            weight_dtype=dtype_name(weight_dtype),
+            lay=layout,
+            resident=RESIDENT[2],
+        )
 
     @classmethod
     def region_refusal(cls, call: BatchNormCall) -> str | None:
@@ -131,7 +219,7 @@ class BatchNormBwdSplitKernel(BatchNormGradients):
     @classmethod
     def layout_of(cls, call: BatchNormCall) -> ChannelLayout:
         """Blocks of one size."""
-        return streamed_layout(call.spatial, call.dtype, SPLIT_THREADS)
+        return cut_layout(call.spatial, call.dtype, 2)
 
     @classmethod
     def entry_for(cls, call: BatchNormCall) -> Entry:
@@ -142,27 +230,43 @@ class BatchNormBwdSplitKernel(BatchNormGradients):
     @classmethod
     def block_smem_bytes(cls, call: BatchNormCall) -> int:
         """Warps exchange their sums."""
-        return streamed_smem_bytes(call.spatial, call.dtype, SUMS, cut=True)
+        return cut_smem_bytes(call.spatial, call.dtype, SUMS)
 
     @classmethod
     def block_threads(cls, call: BatchNormCall) -> int:
         """The same for all."""
-        return SPLIT_THREADS
+        return CUT_THREADS
 
     def launch(self, tensors: tuple[torch.Tensor, ...], results: tuple[torch.Tensor, ...]) -> None:
-        """Launch both halves."""
-        n, c, q, vector = tensors[0].shape
-        cuts = cuts_of(self.layout, n * q * vector, c, self.sm_count)
-        parts = torch.empty((c, SUMS, cuts), dtype=torch.float32, device=tensors[0].device)
-        self.parts(*tensors, parts)
-        self.compiled(parts, *tensors, *results)
+        """Launch what is compiled."""
+        parts, counters, lag, reach = in_parts(tensors[0], self.layout, self.sm_count, 2)
+        self.compiled(parts, counters, *tensors, *results, lag, reach)
 
 
-class BatchNormBwdKernel(BatchNormGradients):
-    """Channels of any length and number: a block streams each of them."""
+class BatchNormBwdKernel(FlatGradients):
+    """Channels of any length and number: a block streams each of them, or sets where planes begin at odd places.
+
+    Args:
+        dtype: Of the input and its gradients.
+        weight_dtype: Of weight, and of the gradients of weight and bias.
+        layout: How channels, or sets of them, lie over threads.
+        arch: Architecture to build for.
+
+    Raises:
+        KernelBuildError: TileLang or nvcc is missing.
+    """
 
     general = True
     program = "streamed_gradients"
+
+    def __init__(
+        self, dtype: torch.dtype, weight_dtype: torch.dtype, layout: ChannelLayout | SetLayout, *, arch: int
+    ) -> None:
+        self.in_sets = isinstance(layout, SetLayout)
+        if isinstance(layout, SetLayout):
+            super().__init__(dtype, weight_dtype, layout, arch=arch)
+        else:
+            BatchNormGradients.__init__(self, dtype, weight_dtype, layout, arch=arch)
 
     @classmethod
     def region_refusal(cls, call: BatchNormCall) -> str | None:
@@ -170,16 +274,30 @@ class BatchNormBwdKernel(BatchNormGradients):
         return None
 
     @classmethod
-    def layout_of(cls, call: BatchNormCall) -> ChannelLayout:
-        """Blocks of one size."""
+    def layout_of(cls, call: BatchNormCall) -> ChannelLayout | SetLayout:
+        """Blocks of one size, or as many threads as share a set."""
+        if streams_sets(call.n, call.c, call.spatial, call.dtype):
+            return streamed_set_layout(call.n, call.spatial, call.dtype, 2)
         return streamed_layout(call.spatial, call.dtype, STREAM_THREADS)
 
     @classmethod
     def block_smem_bytes(cls, call: BatchNormCall) -> int:
         """Warps exchange their sums."""
-        return streamed_smem_bytes(call.spatial, call.dtype, SUMS, cut=False)
+        if streams_sets(call.n, call.c, call.spatial, call.dtype):
+            return set_smem_bytes(call.n, call.spatial, call.dtype, 0)
+        return streamed_smem_bytes(call.spatial, call.dtype, SUMS)
 
     @classmethod
     def block_threads(cls, call: BatchNormCall) -> int:
-        """The same for all."""
+        """The same for all that are not of sets."""
+        if streams_sets(call.n, call.c, call.spatial, call.dtype):
+            return set_threads(call.n, call.spatial, call.dtype)
         return STREAM_THREADS
+
+    def forward(
+        self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Find the gradients; see the interface."""
+        if self.in_sets:
+            return super().forward(grad, x, weight, mean, rstd)
+        return BatchNormGradients.forward(self, grad, x, weight, mean, rstd)

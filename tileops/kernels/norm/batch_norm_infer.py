@@ -8,27 +8,23 @@ import torch
 
 from tileops.kernels.kernel_base import Entry, Kernel
 from tileops.kernels.norm.call_spec import ARCHS, BatchNormCall, BatchNormInferFwdInterface
-from tileops.kernels.norm.channel_layout import vector_of
+from tileops.kernels.norm.infer_layout import EACH, ONE, THREADS, Columns, Planes, infer_layout
 from tileops.kernels.norm.limits import running_refusal
 from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name, stated_arch
 
 __all__ = ["BatchNormFwdInferKernel"]
 
 PROGRAMS: Final = "tileops.kernels.norm.batch_norm_infer_program"
-THREADS: Final = 256
-"""Threads of a block."""
-STEPS: Final = 4
-"""Vectors that a thread has under way."""
 
 
 class BatchNormFwdInferKernel(Kernel, BatchNormInferFwdInterface):
-    """One pass over the input; one build serves inputs of any size.
+    """One pass over the input; a build serves inputs of any size that are laid over threads alike.
 
     Args:
         dtype: Of input and output.
         weight_dtype: Of weight and bias.
         running_dtype: Of the running statistics.
-        vector: Values of one load: a divisor of a plane.
+        layout: How values lie over threads.
         eps: Added to the variance.
         arch: Architecture to build for.
 
@@ -43,23 +39,21 @@ class BatchNormFwdInferKernel(Kernel, BatchNormInferFwdInterface):
         dtype: torch.dtype,
         weight_dtype: torch.dtype,
         running_dtype: torch.dtype,
-        vector: int,
+        layout: Planes | Columns,
         eps: float,
         *,
         arch: int,
     ) -> None:
-        self.vector = vector
+        self.layout = layout
         self.eps = eps
         self.compiled = compile_program(
             PROGRAMS,
-            "scaled_planes",
+            "scaled_planes" if isinstance(layout, Planes) else "scaled_columns",
             arch,
             dtype=dtype_name(dtype),
             weight_dtype=dtype_name(weight_dtype),
             running_dtype=dtype_name(running_dtype),
-            vector=vector,
-            steps=STEPS,
-            threads=THREADS,
+            lay=layout,
         )
 
     @classmethod
@@ -80,9 +74,9 @@ class BatchNormFwdInferKernel(Kernel, BatchNormInferFwdInterface):
 
     @classmethod
     def entry_for(cls, call: BatchNormCall) -> Entry:
-        """What is built in is how a plane is read; extents are not."""
-        vector = vector_of(call.spatial, call.dtype)
-        identity = (call.dtype, call.weight_dtype, call.running_dtype, vector, call.eps)
+        """What is built in is how values lie over threads; extents are not."""
+        layout = infer_layout(call.n, call.c, call.spatial, call.dtype)
+        identity = (call.dtype, call.weight_dtype, call.running_dtype, layout, call.eps)
         return identity, lambda: cls(*identity, arch=stated_arch(call))
 
     def forward(
@@ -95,7 +89,16 @@ class BatchNormFwdInferKernel(Kernel, BatchNormInferFwdInterface):
     ) -> torch.Tensor:
         """Normalize; see the interface."""
         out = torch.empty_like(x)
-        planes, vector = x.shape[0] * x.shape[1], self.vector
-        whole = aligned(x).view(planes, -1, vector)
-        self.compiled(whole, weight, bias, running_mean, running_var, out.view(planes, -1, vector), self.eps)
+        layout, whole, given = self.layout, aligned(x), (weight, bias, running_mean, running_var)
+        if isinstance(layout, Planes):
+            shape = (*x.shape[:2], -1, layout.vector)
+            self.compiled(whole.view(shape), *given, out.view(shape), self.eps)
+            return out
+        plane = x.numel() // (x.shape[0] * x.shape[1])
+        if layout.kind == ONE:
+            plane //= layout.vector
+        elif layout.kind == EACH:
+            given = tuple(map(aligned, given))
+        shape = (x.shape[0], -1, layout.vector)
+        self.compiled(whole.view(shape), *given, out.view(shape), self.eps, plane)
         return out

@@ -1,10 +1,13 @@
-"""TileLang programs of channels that are cut over blocks. Imports TileLang: loaded by builders only.
+"""The TileLang program of channels that are cut over blocks. Imports TileLang: loaded by builders only.
 
 No ``from __future__ import annotations`` here: TileLang evaluates the annotations of a program, and names
 that only a string holds are not in its closure.
 
-Channels are normalized by their own statistics in two launches: the statistics of the parts, then the rest. Every block
-of the second merges what it needs of the first, which takes less time than a launch for it would.
+One launch takes the statistics of parts of channels and normalizes them: ``channel_tickets_program.py`` says in which
+order. Each value is looked at once for its statistics. They are taken about a place near the mean: that of the first
+values of a thread to begin with, and of all that it saw before later on, so that no more than two bits are lost where
+the square of a sum is taken off. A mean is kept as the nearest float32 and what is left over. Channels far from zero
+keep their digits by that, and no single value, the first included, is what all others are compared with.
 """
 
 from typing import Any
@@ -12,86 +15,141 @@ from typing import Any
 import tilelang.language as T
 
 from tileops.kernels.norm.channel_layout import ChannelLayout
-from tileops.kernels.norm.channel_program import (
-    COUNT,
-    MEAN,
-    SQUARES,
-    advance,
-    gather,
-    keep,
-    load,
-    merge_block,
-    merge_lanes,
-    merge_one,
-    start,
+from tileops.kernels.norm.channel_program import COUNT, MEAN, SQUARES, sum_lanes
+from tileops.kernels.norm.channel_tickets_program import (
+    BLOCK,
+    CUT,
+    KIND,
+    LEFT,
+    PASSES,
+    STATISTICS,
+    TASK,
+    WARP,
+    arrive,
+    await_facts,
+    draw_task,
+    go_on,
+    leave,
+    publish,
+    stand,
 )
+from tileops.kernels.norm.cut_layout import FACTS
 
-__all__ = ["merged_channels", "parts_of_channels"]
+__all__ = ["PASSES", "cut_channels"]
 
-WARP = 32
+ABOUT = 3
+"""Where a statistic has the place that its mean is about; the mean is the sum of both."""
+SCALE, SHIFT, CENTER = 0, 1, 2
+"""Where the facts of a channel have what is done to its values."""
 
 
-def parts_of_channels(dtype: str, lay: ChannelLayout) -> Any:
-    """The statistics of the parts of channels: the first half of channels that are cut over blocks.
+@T.macro
+def center(of, work):
+    """Move the place that a mean is about to the mean; what rounding leaves over stays (Knuth's exact sum)."""
+    work[0] = of[ABOUT] + of[MEAN]
+    work[1] = work[0] - of[ABOUT]
+    of[MEAN] = (of[ABOUT] - (work[0] - work[1])) + (of[MEAN] - work[1])
+    of[ABOUT] = work[0]
 
-    ``parts`` holds, for each channel, counts, means about the channel's first value, and squares of its parts.
+
+@T.macro
+def fold(of, other, work):
+    """Merge the statistic *other* into *of*."""
+    if of[COUNT] == T.float32(0.0):
+        for i in T.unroll(FACTS):
+            of[i] = other[i]
+    elif other[COUNT] != T.float32(0.0):
+        work[0] = of[COUNT] + other[COUNT]
+        work[1] = other[COUNT] / work[0]
+        work[2] = (other[ABOUT] - of[ABOUT]) + (other[MEAN] - of[MEAN])
+        of[SQUARES] += other[SQUARES] + work[2] * work[2] * of[COUNT] * work[1]
+        of[MEAN] += work[2] * work[1]
+        of[COUNT] = work[0]
+    center(of, work)
+
+
+@T.macro
+def unite(of, work, group, groups):
+    """Merge the statistics *of* the lanes of a warp that share a channel; each gets the result."""
+    work[3] = T.shfl_sync(of[ABOUT], group)
+    of[MEAN] += of[ABOUT] - work[3]
+    work[0] = of[COUNT]
+    work[1] = 0.0
+    if of[COUNT] != T.float32(0.0):
+        work[1] = of[MEAN] * of[COUNT]
+    sum_lanes(work, 0, groups)
+    sum_lanes(work, 1, groups)
+    work[1] = work[1] / T.max(work[0], T.float32(1.0))
+    work[2] = 0.0
+    if of[COUNT] != T.float32(0.0):
+        work[2] = of[SQUARES] + (of[MEAN] - work[1]) * (of[MEAN] - work[1]) * of[COUNT]
+    sum_lanes(work, 2, groups)
+    of[COUNT] = work[0]
+    of[MEAN] = work[1]
+    of[SQUARES] = work[2]
+    of[ABOUT] = work[3]
+
+
+@T.macro
+def look(of, held, left, sums, work, lay: ChannelLayout):
+    """Merge the chunk that is *held* into the statistic *of* this thread.
 
     Args:
-        dtype: Of the input.
-        lay: The layout, of one stack.
+        of: The statistic.
+        held: The chunk; a quarter of the first says what it is about.
+        left: Vectors from the first of this thread to the end of the part.
+        sums: Work space of four values.
+        work: Work space of five values.
+        lay: The layout.
+
+    Squares that are too large for float32 make the variance infinite, as a sum of squared distances does.
     """
-    vector, steps, lanes, groups = lay.vector, lay.steps, lay.lanes, lay.groups
-    n64, c64, q64 = (T.dynamic(name, "int64") for name in "ncq")
-    cuts = T.dynamic("cuts")
-
-    @T.prim_func
-    def channel_parts(x: T.Tensor((n64, c64, q64, vector), dtype), parts: T.Tensor((c64, 3, cuts), "float32")):
-        with T.Kernel(T.ceildiv(c64, groups), cuts, threads=lay.threads) as (block, cut):
-            n, c, q = T.cast(n64, "int32"), T.cast(c64, "int32"), T.cast(q64, "int32")
-            thread = T.get_thread_binding()
-            group = thread % groups
-            lane = thread // groups
-            channel = block * groups + group
-            inside = channel < c
-            tiles = T.ceildiv(T.cast(n, "int64") * T.cast(q, "int64"), T.int64(lanes * steps))
-            share = T.ceildiv(tiles, T.cast(cuts, "int64"))
-            held = T.alloc_local((steps * vector,), dtype)
-            valid = T.alloc_local((steps,), "int32")
-            at = T.alloc_local((4,), "int32")
-            origin = T.alloc_local((1,), "float32")
-            of = T.alloc_local((3,), "float32")
-            work = T.alloc_local((5,), "float32")
-            if lay.warps > 1:
-                exchanged = T.alloc_shared((1, lay.warps, groups, 3), "float32")
-            if inside:
-                origin[0] = T.cast(x[0, channel, 0, 0], "float32")
-            of[COUNT] = 0.0
-            of[MEAN] = 0.0
-            of[SQUARES] = 0.0
-            start(at, cut * share * (lanes * steps) + lane, lanes, q)
-            for _ in T.serial(T.max(T.int64(0), T.min(share, tiles - cut * share))):
-                for v in T.unroll(steps):
-                    valid[v] = T.if_then_else(inside and at[0] < n, 1, 0)
-                    load(held, v, x, at, channel, inside, n, vector)
-                    advance(at, q)
-                gather(of, origin, held, valid, work, lay)
-            merge_lanes(of, work, groups)
-            if lay.warps > 1:
-                merge_block(of, exchanged, 0, thread // WARP, group, lay)
-            if inside and lane == 0:
-                for i in T.unroll(3):
-                    parts[channel, i, cut] = of[i]
-
-    return channel_parts
+    if of[COUNT] == T.float32(0.0):
+        of[ABOUT] = T.cast(held[0], "float32")
+        work[0] = 0.0
+        work[1] = 1.0
+        for v in T.unroll(lay.steps // 4):
+            if v * lay.lanes < left[0]:
+                work[1] = T.float32((v + 1) * lay.vector)
+                for k in T.unroll(lay.vector):
+                    work[0] += T.cast(held[v * lay.vector + k], "float32") - of[ABOUT]
+        of[ABOUT] += work[0] / work[1]
+    for i in T.unroll(4):
+        sums[i] = 0.0
+    work[4] = 0.0
+    for v in T.unroll(lay.steps):
+        if v * lay.lanes < left[0]:
+            work[4] += T.float32(lay.vector)
+            for k in T.unroll(lay.vector):
+                sums[(v + k) % 2] += T.cast(held[v * lay.vector + k], "float32") - of[ABOUT]
+                sums[2 + (v + k) % 2] += (T.cast(held[v * lay.vector + k], "float32") - of[ABOUT]) * (
+                    T.cast(held[v * lay.vector + k], "float32") - of[ABOUT]
+                )
+    work[3] = of[COUNT] + work[4]
+    sums[0] += sums[1] + of[COUNT] * of[MEAN]
+    sums[2] += sums[3]
+    of[SQUARES] += of[COUNT] * of[MEAN] * of[MEAN] + sums[2]
+    of[MEAN] = sums[0] / T.max(work[3], T.float32(1.0))
+    if sums[2] != T.infinity("float32"):
+        of[SQUARES] -= sums[0] * of[MEAN]
+    of[COUNT] = work[3]
+    center(of, work)
 
 
-def merged_channels(
-    dtype: str, weight_dtype: str, running_dtype: str | None, unbiased: bool, lay: ChannelLayout
+@T.macro
+def put(out, place, held, v, facts, vector):
+    """Write the vector in place *v*, normalized."""
+    for k in T.vectorized(vector):
+        out[0, 0, place, k] = (T.cast(held[v * vector + k], "float32") - facts[CENTER]) * facts[SCALE] + facts[SHIFT]
+
+
+def cut_channels(
+    dtype: str, weight_dtype: str, running_dtype: str | None, unbiased: bool, lay: ChannelLayout, resident: int
 ) -> Any:
-    """The second half of channels that are cut over blocks.
+    """Channels that are cut over blocks, and normalized by their own statistics.
 
-    Each block merges the parts of its channels, and normalizes its own part. Blocks begin with what the first half
-    read last.
+    ``parts`` holds, for each set of channels that are read together, the statistics of its parts, then scale, shift and
+    center of the channels: ``(x - center) * scale + shift``.
 
     Args:
         dtype: Of input and output.
@@ -99,76 +157,134 @@ def merged_channels(
         running_dtype: Of the running statistics; ``None`` where none are kept.
         unbiased: What the spread is.
         lay: The layout, of one stack.
+        resident: Blocks that a multiprocessor has at a time, by their registers.
     """
     tracked = running_dtype is not None
-    vector, steps, lanes, groups = lay.vector, lay.steps, lay.lanes, lay.groups
+    vector, steps, lanes, groups, warps = lay.vector, lay.steps, lay.lanes, lay.groups, lay.warps
+    sharing = WARP // groups
     n64, c64, q64, w64 = (T.dynamic(name, "int64") for name in "ncqw")
-    cuts = T.dynamic("cuts")
+    blocks, rows, counts = (T.dynamic(name) for name in ("blocks", "rows", "counts"))
 
     @T.macro
-    def body(bx, by, parts, x, weight, bias, running_mean, running_var, out, mean, spread, eps, momentum):
-        n, c, q, w = T.cast(n64, "int32"), T.cast(c64, "int32"), T.cast(q64, "int32"), T.cast(w64, "int32")
+    def body(
+        parts, counters, x, weight, bias, running_mean, running_var, out, mean, spread, eps, momentum, lag, reach
+    ):  # fmt: skip
+        T.annotate_min_blocks_per_sm(resident)
+        n, c, q = T.cast(n64, "int32"), T.cast(c64, "int32"), T.cast(q64, "int32")
+        cuts = rows - 1
         thread = T.get_thread_binding()
         group = thread % groups
         lane = thread // groups
-        cut = cuts - 1 - by
-        channel = (T.ceildiv(c, groups) - 1 - bx) * groups + group
-        inside = channel < c
-        tiles = T.ceildiv(T.cast(n, "int64") * T.cast(q, "int64"), T.int64(lanes * steps))
-        share = T.ceildiv(tiles, T.cast(cuts, "int64"))
+        task = T.alloc_shared((TASK,), "int64")
+        exchanged = T.alloc_shared((warps, groups, FACTS), "float32")
         held = T.alloc_local((steps * vector,), dtype)
-        places = T.alloc_local((2 * steps,), "int32")
-        at = T.alloc_local((4,), "int32")
-        origin = T.alloc_local((1,), "float32")
-        of = T.alloc_local((3,), "float32")
+        offs = T.alloc_local((steps,), "int64")
+        at = T.alloc_local((2,), "int32")
+        off = T.alloc_local((3,), "int64")
+        left = T.alloc_local((1,), "int32")
+        before = T.alloc_local((1,), "int32")
+        of = T.alloc_local((4,), "float32")
+        sums = T.alloc_local((4,), "float32")
         work = T.alloc_local((5,), "float32")
-        scale = T.alloc_local((1,), "float32")
-        shift = T.alloc_local((1,), "float32")
-        if lay.warps > 1:
-            exchanged = T.alloc_shared((1, lay.warps, groups, 3), "float32")
-        of[COUNT] = 0.0
-        of[MEAN] = 0.0
-        of[SQUARES] = 0.0
-        if inside:
-            origin[0] = T.cast(x[0, channel, 0, 0], "float32")
-            scale[0] = T.cast(weight[T.truncmod(channel, w)], "float32")
-            shift[0] = T.cast(bias[T.truncmod(channel, w)], "float32")
-            for i in T.serial(T.ceildiv(cuts, lanes)):
-                if i * lanes + lane < cuts:
-                    merge_one(
-                        of,
-                        parts[channel, COUNT, i * lanes + lane],
-                        parts[channel, MEAN, i * lanes + lane],
-                        parts[channel, SQUARES, i * lanes + lane],
-                        work,
-                    )
-        merge_lanes(of, work, groups)
-        if lay.warps > 1:
-            merge_block(of, exchanged, 0, thread // WARP, group, lay)
-        keep(
-            of, origin, channel, inside and lane == 0 and cut == 0, running_mean, running_var, mean, spread, eps,
-            momentum, tracked, unbiased,
-        )  # fmt: skip
-        scale[0] = scale[0] * of[SQUARES]
-        start(at, cut * share * (lanes * steps) + lane, lanes, q)
-        for _ in T.serial(T.max(T.int64(0), T.min(share, tiles - cut * share))):
+        facts = T.alloc_local((4,), "float32")
+        draw_task(task, counters, blocks * cuts, cuts, lag, reach, n, c, q, groups)
+        block = T.cast(task[BLOCK], "int32")
+        channel = block * groups + group
+        stand(at, off, task, lane, group, lanes, c, q)
+        left[0] = T.if_then_else(channel < c, T.cast(task[LEFT], "int32") - lane, 0)
+        if task[KIND] == STATISTICS:
+            for i in T.unroll(4):
+                of[i] = 0.0
+            while left[0] > 0:
+                for v in T.unroll(steps):
+                    if v * lanes < left[0]:
+                        for k in T.vectorized(vector):
+                            held[v * vector + k] = x[0, 0, off[0], k]
+                    go_on(at, off, q)
+                look(of, held, left, sums, work, lay)
+                left[0] -= steps * lanes
+            unite(of, work, group, groups)
+            if thread % WARP < groups:
+                for i in T.vectorized(FACTS):
+                    exchanged[thread // WARP, group, i] = of[i]
+            T.sync_threads()
+            if thread < WARP:
+                for i in T.unroll(4):
+                    of[i] = 0.0
+                for i in T.unroll((warps + sharing - 1) // sharing):
+                    if i * sharing + lane < warps:
+                        for k in T.vectorized(FACTS):
+                            sums[k] = exchanged[i * sharing + lane, group, k]
+                        fold(of, sums, work)
+                unite(of, work, group, groups)
+                if lane == 0:
+                    for i in T.vectorized(FACTS):
+                        parts[block, T.cast(task[CUT], "int32"), group, i] = of[i]
+                arrive(counters, block, before)
+                if before[0] == cuts - 1:
+                    if lane == 0 and channel < c:
+                        facts[SCALE] = T.cast(weight[T.truncmod(T.cast(channel, "int64"), w64)], "float32")
+                        facts[SHIFT] = T.cast(bias[T.truncmod(T.cast(channel, "int64"), w64)], "float32")
+                        if tracked:
+                            facts[2] = T.cast(running_mean[channel], "float32")
+                            facts[3] = T.cast(running_var[channel], "float32")
+                    for i in T.unroll(4):
+                        of[i] = 0.0
+                    for i in T.serial(T.ceildiv(cuts, sharing)):
+                        if i * sharing + lane < cuts:
+                            for k in T.vectorized(FACTS):
+                                sums[k] = parts[block, i * sharing + lane, group, k]
+                            fold(of, sums, work)
+                    unite(of, work, group, groups)
+                    center(of, work)
+                    of[SQUARES] = T.if_then_else(of[SQUARES] < T.float32(0.0), T.float32(0.0), of[SQUARES])
+                    if lane == 0 and channel < c:
+                        mean[channel] = of[ABOUT]
+                        work[0] = of[SQUARES] / (of[COUNT] - T.float32(1.0))
+                        if tracked:
+                            running_mean[channel] = (T.float32(1.0) - momentum) * facts[2] + momentum * of[ABOUT]
+                            running_var[channel] = (T.float32(1.0) - momentum) * facts[3] + momentum * work[0]
+                        of[SQUARES] = of[SQUARES] / of[COUNT] + eps
+                        of[SQUARES] = T.if_then_else(
+                            of[SQUARES] == T.float32(0.0), T.float32(0.0), T.rsqrt(of[SQUARES])
+                        )
+                        spread[channel] = work[0] if unbiased else of[SQUARES]
+                        facts[SCALE] = facts[SCALE] * of[SQUARES]
+                        facts[SHIFT] = facts[SHIFT] - of[MEAN] * facts[SCALE]
+                        facts[CENTER] = of[ABOUT]
+                        for i in T.vectorized(FACTS):
+                            parts[block, cuts, group, i] = facts[i]
+                    publish(counters, block, cuts)
+        else:
             for v in T.unroll(steps):
-                places[2 * v] = at[0]
-                places[2 * v + 1] = at[1]
-                load(held, v, x, at, channel, inside, n, vector)
-                advance(at, q)
-            for v in T.unroll(steps):
-                if inside and places[2 * v] < n:
+                offs[v] = off[0]
+                if v * lanes < left[0]:
                     for k in T.vectorized(vector):
-                        out[places[2 * v], channel, places[2 * v + 1], k] = (
-                            T.cast(held[v * vector + k], "float32") - origin[0] - of[MEAN]
-                        ) * scale[0] + shift[0]
+                        held[v * vector + k] = x[0, 0, off[0], k]
+                go_on(at, off, q)
+            await_facts(counters, block, cuts)
+            for k in T.vectorized(FACTS):
+                facts[k] = parts[block, cuts, group, k]
+            while left[0] > 0:
+                for v in T.unroll(steps):
+                    if v * lanes < left[0]:
+                        put(out, offs[v], held, v, facts, vector)
+                left[0] -= steps * lanes
+                if left[0] > 0:
+                    for v in T.unroll(steps):
+                        offs[v] = off[0]
+                        if v * lanes < left[0]:
+                            for k in T.vectorized(vector):
+                                held[v * vector + k] = x[0, 0, off[0], k]
+                        go_on(at, off, q)
+            leave(counters, block, cuts)
 
     if running_dtype is None:
 
         @T.prim_func
-        def merged_channel_parts(
-            parts: T.Tensor((c64, 3, cuts), "float32"),
+        def cut(
+            parts: T.Tensor((blocks, rows, groups, FACTS), "float32"),
+            counters: T.Tensor((counts,), "int32"),
             x: T.Tensor((n64, c64, q64, vector), dtype),
             weight: T.Tensor((w64,), weight_dtype),
             bias: T.Tensor((w64,), weight_dtype),
@@ -176,15 +292,18 @@ def merged_channels(
             mean: T.Tensor((c64,), "float32"),
             spread: T.Tensor((c64,), "float32"),
             eps: T.float32,
+            lag: T.int32,
+            reach: T.int32,
         ):
-            with T.Kernel(T.ceildiv(c64, groups), cuts, threads=lay.threads) as (bx, by):
-                body(bx, by, parts, x, weight, bias, mean, mean, out, mean, spread, eps, eps)
+            with T.Kernel(2 * blocks * (rows - 1), threads=lay.threads) as _:
+                body(parts, counters, x, weight, bias, mean, mean, out, mean, spread, eps, eps, lag, reach)
 
-        return merged_channel_parts
+        return cut
 
     @T.prim_func
-    def merged_and_tracked_channel_parts(
-        parts: T.Tensor((c64, 3, cuts), "float32"),
+    def cut_and_tracked(
+        parts: T.Tensor((blocks, rows, groups, FACTS), "float32"),
+        counters: T.Tensor((counts,), "int32"),
         x: T.Tensor((n64, c64, q64, vector), dtype),
         weight: T.Tensor((w64,), weight_dtype),
         bias: T.Tensor((w64,), weight_dtype),
@@ -195,8 +314,13 @@ def merged_channels(
         spread: T.Tensor((c64,), "float32"),
         eps: T.float32,
         momentum: T.float32,
+        lag: T.int32,
+        reach: T.int32,
     ):
-        with T.Kernel(T.ceildiv(c64, groups), cuts, threads=lay.threads) as (bx, by):
-            body(bx, by, parts, x, weight, bias, running_mean, running_var, out, mean, spread, eps, momentum)
+        with T.Kernel(2 * blocks * (rows - 1), threads=lay.threads) as _:
+            body(
+                parts, counters, x, weight, bias, running_mean, running_var,
+                out, mean, spread, eps, momentum, lag, reach,
+            )  # fmt: skip
 
-    return merged_and_tracked_channel_parts
+    return cut_and_tracked

@@ -7,20 +7,49 @@ are channels of one sample: ``(1, n * c, q, vector)``.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from typing import Any, Final
 
 import torch
 
-from tileops.kernels.norm.channel_layout import ChannelLayout, cuts_of, vector_of
+from tileops.kernels.norm.channel_layout import ChannelLayout
+from tileops.kernels.norm.set_layout import SetLayout
 from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name
 
-__all__ = ["OWN_THREADS", "ChannelFacts", "CutLaunch", "OneLaunch", "OwnLaunch"]
+__all__ = [
+    "HELD_PROGRAMS",
+    "SET_PROGRAMS",
+    "STREAMED_SET_PROGRAMS",
+    "ChannelFacts",
+    "OneLaunch",
+    "SetLaunch",
+    "share_of",
+    "walk_of",
+]
 
 TRAIN_PROGRAMS: Final = "tileops.kernels.norm.batch_norm_train_program"
-SPLIT_PROGRAMS: Final = "tileops.kernels.norm.batch_norm_split_program"
+HELD_PROGRAMS: Final = "tileops.kernels.norm.held_channels_program"
+SET_PROGRAMS: Final = "tileops.kernels.norm.batch_norm_sets_program"
+STREAMED_SET_PROGRAMS: Final = "tileops.kernels.norm.streamed_sets_program"
 
-OWN_THREADS: Final = 32
-"""Threads of a block in which each has a channel of its own: few, so that small inputs reach many blocks."""
+
+def share_of(values: int) -> tuple[float, float]:
+    """One over *values*, and one over one less: programs multiply, which takes fewer instructions."""
+    return 1.0 / values, 1.0 / (values - 1) if values > 1 else math.inf
+
+
+@functools.lru_cache(maxsize=1024)
+def walk_of(n: int, c: int, q: int, lanes: int) -> tuple[int, int, int, int, int, int]:
+    """What a program that holds channels of *n* samples of *q* vectors in steps of *lanes* must not divide for.
+
+    Returns:
+        Vectors of a channel; *q*; what a lane is multiplied by to be divided by *q* in 20 bits more, which is exact
+        below 1,024; how far a step goes in the plane; how far in the tensor; and how much further where it leaves the
+        plane.
+    """
+    samples, along = divmod(lanes, q)
+    return n * q, q, 2**20 // q + 1, along, samples * c * q + along, (c - 1) * q
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +64,7 @@ class ChannelFacts:
         eps: Added to the variance.
         momentum: Share of the new statistics.
         arch: Architecture to build for.
+        in_turn: Whether weight and bias may be of fewer channels than the input, and are taken in turn.
     """
 
     dtype: torch.dtype
@@ -44,6 +74,7 @@ class ChannelFacts:
     eps: float
     momentum: float
     arch: int
+    in_turn: bool = True
 
     @property
     def scalars(self) -> tuple[float, ...]:
@@ -74,10 +105,16 @@ class OneLaunch:
         held: Whether blocks hold their channels.
     """
 
+    lanes: int | None = None
+
     def __init__(self, facts: ChannelFacts, layout: ChannelLayout, *, held: bool) -> None:
         self.vector = layout.vector
         self.scalars = facts.scalars
-        self.compiled = facts.compiled("held_channels" if held else "streamed_channels", lay=layout)
+        self.lanes = layout.lanes if held else None
+        if held:
+            self.compiled = facts.compiled("held_channels", HELD_PROGRAMS, lay=layout, in_turn=facts.in_turn)
+        else:
+            self.compiled = facts.compiled("streamed_channels", lay=layout)
 
     def __call__(
         self, x: torch.Tensor, n: int, c: int, weight: torch.Tensor, bias: torch.Tensor, *running: torch.Tensor
@@ -90,17 +127,40 @@ class OneLaunch:
         out = torch.empty_like(x)
         mean = torch.empty(c, dtype=torch.float32, device=x.device)
         spread = torch.empty(c, dtype=torch.float32, device=x.device)
-        self.launch(
-            aligned(x).view(n, c, -1, self.vector),
-            out.view(n, c, -1, self.vector),
-            mean,
-            spread,
-            weight,
-            bias,
-            running,
-        )
+        self.normalize(aligned(x), n, c, out, mean, spread, weight, bias, running)
         return out, mean, spread
 
+    def normalize(
+        self,
+        x: torch.Tensor,
+        n: int,
+        c: int,
+        out: torch.Tensor,
+        mean: torch.Tensor,
+        spread: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        running: tuple[torch.Tensor, ...],
+    ) -> None:
+        """Normalize *n* samples of *c* channels into *out*, *mean* and *spread*."""
+        if self.lanes is None:
+            shape = (n, c, -1, self.vector)
+            self.launch(x.view(shape), out.view(shape), mean, spread, weight, bias, running)
+            return
+        values = x.numel() // c
+        self.compiled(
+            x.view(-1, self.vector),
+            weight,
+            bias,
+            *running,
+            out.view(-1, self.vector),
+            mean,
+            spread,
+            *self.scalars,
+            *share_of(values),
+            *walk_of(n, c, values // n // self.vector, self.lanes),
+        )
+
     def launch(
         self,
         x: torch.Tensor,
@@ -111,37 +171,31 @@ class OneLaunch:
         bias: torch.Tensor,
         running: tuple[torch.Tensor, ...],
     ) -> None:
-        """Launch what is compiled."""
-        self.compiled(x, weight, bias, *running, out, mean, spread, *self.scalars)
+        """Launch a program that streams, on tensors of the shape ``(n, c, q, vector)``."""
+        self.compiled(x, weight, bias, *running, out, mean, spread, *self.scalars, *share_of(x.numel() // x.shape[1]))
 
 
-class OwnLaunch(OneLaunch):
-    """One launch: each thread holds a channel of *samples* times *spatial* values."""
+class SetLaunch(OneLaunch):
+    """One launch, in which a block holds a set of neighbouring channels, or streams it.
 
-    def __init__(self, facts: ChannelFacts, samples: int, spatial: int) -> None:
-        self.vector = vector_of(spatial, facts.dtype)
+    Args:
+        facts: What is built in.
+        layout: How channels lie over threads.
+    """
+
+    def __init__(self, facts: ChannelFacts, layout: SetLayout) -> None:
+        self.vector = layout.vector
         self.scalars = facts.scalars
-        self.compiled = facts.compiled(
-            "own_channels", samples=samples, spatial=spatial, vector=self.vector, threads=OWN_THREADS
-        )
+        if layout.steps > 0:
+            self.compiled = facts.compiled("held_sets", SET_PROGRAMS, lay=layout)
+        else:
+            self.compiled = facts.compiled("streamed_sets", STREAMED_SET_PROGRAMS, lay=layout)
 
-
-class CutLaunch(OneLaunch):
-    """Two launches: blocks take the statistics of parts of channels, then merge them and normalize their parts."""
-
-    def __init__(self, facts: ChannelFacts, layout: ChannelLayout, sm_count: int) -> None:
-        self.layout = layout
-        self.sm_count = sm_count
-        self.vector = self.layout.vector
-        self.scalars = facts.scalars
-        self.parts = compile_program(
-            SPLIT_PROGRAMS, "parts_of_channels", facts.arch, dtype=dtype_name(facts.dtype), lay=self.layout
-        )
-        self.compiled = facts.compiled("merged_channels", SPLIT_PROGRAMS, lay=self.layout)
-
-    def launch(
+    def normalize(
         self,
         x: torch.Tensor,
+        n: int,
+        c: int,
         out: torch.Tensor,
         mean: torch.Tensor,
         spread: torch.Tensor,
@@ -149,9 +203,15 @@ class CutLaunch(OneLaunch):
         bias: torch.Tensor,
         running: tuple[torch.Tensor, ...],
     ) -> None:
-        """Launch both halves."""
-        n, c, q, vector = x.shape
-        cuts = cuts_of(self.layout, n * q * vector, c, self.sm_count)
-        parts = torch.empty((c, 3, cuts), dtype=torch.float32, device=x.device)
-        self.parts(x, parts)
-        self.compiled(parts, x, weight, bias, *running, out, mean, spread, *self.scalars)
+        """Normalize *n* samples of *c* channels into *out*, *mean* and *spread*."""
+        self.compiled(
+            x.view(-1, self.vector),
+            weight,
+            bias,
+            *running,
+            out.view(-1, self.vector),
+            mean,
+            spread,
+            *self.scalars,
+            n,
+        )

@@ -9,15 +9,16 @@ import torch
 
 __all__ = [
     "MANY_CHANNELS",
-    "SPLIT_THREADS",
+    "OWN_THREADS",
     "STREAM_THREADS",
     "ChannelLayout",
-    "cuts_of",
     "groups_of",
+    "held_groups",
     "held_lanes",
     "held_layout",
     "held_stacks",
     "most_held",
+    "own_layout",
     "streamed_layout",
     "vector_of",
 ]
@@ -35,18 +36,23 @@ HELD_VALUES: Final = 32
 """Most values that a thread of the largest block holds: with more it spills."""
 NARROW_HELD: Final = 512
 """Most values of a held channel where several are read together: 32 lanes have 16, one to a load."""
-MANY_CHANNELS: Final = 512
-"""Channels from which blocks are narrow: several channels at a time keep a multiprocessor busier than many threads."""
+MANY_CHANNELS: Final = 2048
+"""Channels from which threads hold many values, and neighbouring channels share a sector of memory: below, what counts
+is how soon a block is done. Instances of 784 values: of 1,024, 64 threads that hold 16 each take 5.6 us, 32 that hold
+32 take 6.1; of 8,192 instances of 3,136 values, 64 threads take 30.2 us, 224 threads 37.2 (H200, 2026-11-30)."""
 WANTED_VALUES: Final = {False: 16, True: 64}
 """Values that a thread holds of a channel where blocks are large enough, by whether there are many channels."""
-BLOCK_THREADS: Final = 128
-"""Threads that a block has at least: several channels share a block where one takes fewer."""
+NARROW_GROUPS: Final = 4
+"""Most narrow channels that are read together where there are few: a sector is read by several blocks then, which
+costs less than that few blocks run. 256 samples of 512 channels: 5.95 us with 4, 7.71 with the 16 of a sector (H200,
+2026-11-30)."""
+NARROW_VALUES: Final = 8
+"""Values that a thread holds of such a channel, each a load of its own."""
+OWN_THREADS: Final = 128
+"""Threads of a block whose channels have few values: 32 samples of 64 channels take 4.45 us in blocks of 4 channels of
+32 threads, 5.06 in blocks of one, 5.47 with 8 values a thread (H200, 2026-11-30)."""
 STREAM_THREADS: Final = 256
 """Threads of a block that streams whole channels."""
-SPLIT_THREADS: Final = 256
-"""Threads of a block that streams a part of a channel."""
-BLOCKS_PER_SM: Final = 16
-"""Blocks for each multiprocessor that channels are cut into: several rounds, of which the last is short."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,17 +113,28 @@ def groups_of(spatial: int, dtype: torch.dtype) -> int:
     return 1
 
 
-def held_lanes(values: int, groups: int, *, many: bool) -> int:
-    """Threads that hold a channel of *values* values, where *groups* channels are read together."""
-    lanes = WARP
-    while lanes * WANTED_VALUES[many] < values and groups * lanes < HELD_THREADS:
-        lanes *= 2
-    return lanes
+def held_groups(spatial: int, dtype: torch.dtype, *, many: bool) -> int:
+    """Neighbouring channels that are read together where blocks hold them."""
+    groups = groups_of(spatial, dtype)
+    return groups if many else min(groups, NARROW_GROUPS)
+
+
+def held_lanes(values: int, spatial: int, dtype: torch.dtype, *, many: bool) -> int:
+    """Threads that hold a channel of *values* values."""
+    groups = held_groups(spatial, dtype, many=many)
+    if groups > 1:
+        lanes = WARP
+        while lanes * NARROW_VALUES < values and groups * lanes < HELD_THREADS:
+            lanes *= 2
+        return lanes
+    vector = vector_of(spatial, dtype)
+    steps = WANTED_VALUES[many] // vector
+    return min(HELD_THREADS, -(-(values // vector) // (steps * WARP)) * WARP)
 
 
 def held_stacks(groups: int, lanes: int) -> int:
-    """Sets of ``groups * lanes`` threads in a block that holds channels."""
-    return max(1, BLOCK_THREADS // (groups * lanes))
+    """Sets of ``groups * lanes`` threads in a block that holds channels: no block is a single warp."""
+    return 2 if groups * lanes == WARP else 1
 
 
 def most_held(spatial: int, dtype: torch.dtype) -> int:
@@ -135,9 +152,24 @@ def held_layout(values: int, spatial: int, dtype: torch.dtype, *, many: bool) ->
         dtype: Of the input.
         many: Whether there are :data:`MANY_CHANNELS` or more.
     """
-    vector, groups = vector_of(spatial, dtype), groups_of(spatial, dtype)
-    lanes = held_lanes(values, groups, many=many)
+    vector, groups = vector_of(spatial, dtype), held_groups(spatial, dtype, many=many)
+    lanes = held_lanes(values, spatial, dtype, many=many)
     return ChannelLayout(vector, groups, lanes, held_stacks(groups, lanes), -(-(values // vector) // lanes))
+
+
+def own_layout(values: int, spatial: int, dtype: torch.dtype, *, many: bool) -> ChannelLayout:
+    """The layout in which a few threads hold a whole channel of up to 32 values.
+
+    Where there are *many*, two threads have a channel and as many neighbours share a warp; else each thread has one
+    vector.
+    """
+    vector = vector_of(spatial, dtype)
+    vectors = values // vector
+    lanes = 2 if many else 1
+    while not many and lanes < vectors:
+        lanes *= 2
+    groups = max(WARP // lanes, NARROW_GROUPS)
+    return ChannelLayout(vector, groups, lanes, OWN_THREADS // (groups * lanes), -(-vectors // lanes))
 
 
 def streamed_layout(spatial: int, dtype: torch.dtype, threads: int) -> ChannelLayout:
@@ -145,10 +177,3 @@ def streamed_layout(spatial: int, dtype: torch.dtype, threads: int) -> ChannelLa
     vector, groups = vector_of(spatial, dtype), groups_of(spatial, dtype)
     steps = max(4, min(16, CHUNK_VALUES // vector))
     return ChannelLayout(vector, groups, threads // groups, 1, steps)
-
-
-def cuts_of(layout: ChannelLayout, values: int, channels: int, sm_count: int) -> int:
-    """Parts that each channel is cut into, so that every multiprocessor gets about :data:`BLOCKS_PER_SM` of them."""
-    tiles = -(-(values // layout.vector) // (layout.lanes * layout.steps))
-    wanted = -(-sm_count * BLOCKS_PER_SM // -(-channels // layout.groups))
-    return max(1, min(tiles, wanted))

@@ -8,13 +8,16 @@ import torch
 
 from tileops.kernels.norm.channel_layout import (
     MANY_CHANNELS,
-    SPLIT_THREADS,
+    NARROW_GROUPS,
+    OWN_THREADS,
     STREAM_THREADS,
     WARP,
     groups_of,
+    held_groups,
     held_lanes,
     held_stacks,
     most_held,
+    vector_of,
 )
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "held_refusal",
     "held_smem_bytes",
     "held_threads",
+    "own_smem_bytes",
     "split_refusal",
     "streamed_smem_bytes",
     "whole_refusal",
@@ -32,7 +36,7 @@ __all__ = [
 WHOLE_VALUES: Final = 32
 """Most values of a channel that one thread holds: one load each, all under way at once."""
 SPLIT_VALUES: Final = 8192
-"""Fewest values of a channel that is cut: what one block of 256 threads takes in one round of its loop."""
+"""Fewest values of a channel that is cut: fewer are soon read by one block, which then need not wait for others."""
 SPLIT_CHANNELS: Final = 512
 """Most sets of channels read together that are cut: more fill the multiprocessors, a block to each."""
 
@@ -60,19 +64,30 @@ def split_refusal(values: int, channels: int, spatial: int, dtype: torch.dtype) 
 
 def held_threads(values: int, channels: int, spatial: int, dtype: torch.dtype) -> int:
     """Threads of a block that holds channels."""
-    groups = groups_of(spatial, dtype)
-    lanes = held_lanes(values, groups, many=channels >= MANY_CHANNELS)
+    many = channels >= MANY_CHANNELS
+    groups = held_groups(spatial, dtype, many=many)
+    lanes = held_lanes(values, spatial, dtype, many=many)
     return groups * lanes * held_stacks(groups, lanes)
 
 
 def held_smem_bytes(values: int, channels: int, spatial: int, dtype: torch.dtype, facts: int) -> int:
     """Shared memory in which the warps that hold a channel exchange so many float32 *facts*."""
-    groups = groups_of(spatial, dtype)
-    lanes = held_lanes(values, groups, many=channels >= MANY_CHANNELS)
+    many = channels >= MANY_CHANNELS
+    groups = held_groups(spatial, dtype, many=many)
+    lanes = held_lanes(values, spatial, dtype, many=many)
     warps = groups * lanes // WARP
     return held_stacks(groups, lanes) * warps * groups * facts * 4 if warps > 1 else 0
 
 
-def streamed_smem_bytes(spatial: int, dtype: torch.dtype, facts: int, *, cut: bool) -> int:
+def own_smem_bytes(values: int, channels: int, spatial: int, dtype: torch.dtype, facts: int) -> int:
+    """Shared memory in which the warps of channels of a few values exchange so many float32 *facts*.
+
+    Where there are few channels, and more than 8 vectors in one, four of them span as many warps as there are.
+    """
+    spread = channels < MANY_CHANNELS and values // vector_of(spatial, dtype) > WARP // NARROW_GROUPS
+    return OWN_THREADS // WARP * NARROW_GROUPS * facts * 4 if spread else 0
+
+
+def streamed_smem_bytes(spatial: int, dtype: torch.dtype, facts: int) -> int:
     """Shared memory in which the warps of a block that streams exchange so many float32 *facts*."""
-    return (SPLIT_THREADS if cut else STREAM_THREADS) // WARP * groups_of(spatial, dtype) * facts * 4
+    return STREAM_THREADS // WARP * groups_of(spatial, dtype) * facts * 4

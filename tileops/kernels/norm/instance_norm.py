@@ -20,10 +20,9 @@ from tileops.kernels.norm.call_spec import (
     InstanceNormTrainFwdInterface,
 )
 from tileops.kernels.norm.channel_kernel import ChannelKernel
-from tileops.kernels.norm.channel_launches import ChannelFacts, CutLaunch, OneLaunch
+from tileops.kernels.norm.channel_launches import ChannelFacts, OneLaunch
 from tileops.kernels.norm.channel_layout import (
     MANY_CHANNELS,
-    SPLIT_THREADS,
     STREAM_THREADS,
     held_layout,
     streamed_layout,
@@ -35,8 +34,19 @@ from tileops.kernels.norm.channel_regions import (
     split_refusal,
     streamed_smem_bytes,
 )
+from tileops.kernels.norm.cut_launches import CutLaunch
+from tileops.kernels.norm.cut_layout import CUT_THREADS, FACTS, cut_layout, cut_smem_bytes
+from tileops.kernels.norm.instance_launches import SmallLaunch, Tracking
+from tileops.kernels.norm.instance_layout import (
+    TRACKING_THREADS,
+    run_layout,
+    run_smem_bytes,
+    run_threads,
+    takes_runs,
+    track_layout,
+)
 from tileops.kernels.norm.limits import instance_refusal
-from tileops.kernels.tilelang_build import compile_program, dtype_name, stated_arch
+from tileops.kernels.tilelang_build import stated_arch
 
 __all__ = [
     "InstanceNormFwdInferKernel",
@@ -46,11 +56,8 @@ __all__ = [
     "InstanceNormalizing",
 ]
 
-PROGRAMS: Final = "tileops.kernels.norm.instance_norm_program"
 STATISTICS: Final = 3
 """What warps exchange of an instance: count, mean, squared distances."""
-TRACKING_THREADS: Final = 128
-"""Threads of a block that moves running statistics, one a channel."""
 
 
 def facts_of(call: BatchNormCall) -> ChannelFacts:
@@ -71,26 +78,15 @@ class InstanceNormalizing(ChannelKernel, InstanceNormTrainFwdInterface, Instance
 
     Args:
         launch: What runs.
-        running_dtype: Of the running statistics; None where there are none.
-        momentum: Share of the new statistics in them.
-        arch: Architecture to build for.
+        track: What moves running statistics; None where there are none.
 
     Raises:
         KernelBuildError: TileLang or nvcc is missing.
     """
 
-    def __init__(self, launch: OneLaunch, running_dtype: torch.dtype | None, momentum: float, *, arch: int) -> None:
+    def __init__(self, launch: OneLaunch | SmallLaunch, track: Tracking | None) -> None:
         self.launch = launch
-        self.momentum = momentum
-        self.track = None
-        if running_dtype is not None:
-            self.track = compile_program(
-                PROGRAMS,
-                "tracked_instances",
-                arch,
-                running_dtype=dtype_name(running_dtype),
-                threads=TRACKING_THREADS,
-            )
+        self.track = track
 
     @classmethod
     def extent_refusal(cls, call: BatchNormCall) -> str | None:
@@ -106,9 +102,10 @@ class InstanceNormalizing(ChannelKernel, InstanceNormTrainFwdInterface, Instance
     def entry_for(cls, call: BatchNormCall) -> Entry:
         """What is built in is how an instance lies over threads, and what follows it; extents are not."""
         identity, launch = cls.launch_for(call)
-        running_dtype, arch = call.running_dtype, stated_arch(call)
-        momentum = 0.0 if running_dtype is None else call.momentum
-        return (identity, running_dtype, momentum), lambda: cls(launch(), running_dtype, momentum, arch=arch)
+        if call.running_dtype is None:
+            return identity, lambda: cls(launch(), None)
+        tracked = (call.running_dtype, track_layout(call.n, call.c), call.momentum)
+        return (identity, tracked), lambda: cls(launch(), Tracking(*tracked, arch=stated_arch(call)))
 
     def forward(
         self,
@@ -121,13 +118,13 @@ class InstanceNormalizing(ChannelKernel, InstanceNormTrainFwdInterface, Instance
         """Normalize; see the interfaces."""
         n, c = x.shape[:2]
         out, mean, variance = self.launch(x, 1, n * c, weight, bias)
-        if self.track is not None and running_mean is not None:
-            self.track(mean.view(n, c), variance.view(n, c), running_mean, running_var, self.momentum)
+        if self.track is not None and running_mean is not None and running_var is not None:
+            self.track(mean, variance, n, running_mean, running_var)
         return out
 
 
 class InstanceNormFwdWideKernel(InstanceNormalizing):
-    """An instance in one block's registers."""
+    """An instance in one block's registers, or in those of a few lanes where it is small."""
 
     preferred_over = frozenset({"instance_norm_split"})
 
@@ -138,24 +135,32 @@ class InstanceNormFwdWideKernel(InstanceNormalizing):
 
     @classmethod
     def block_smem_bytes(cls, call: BatchNormCall) -> int:
-        """Where an instance spans more than a warp, its warps exchange their statistics."""
+        """Where an instance spans more than a warp, its warps exchange their statistics; odd small ones lie there."""
+        if takes_runs(call.instances, call.spatial, call.dtype):
+            return run_smem_bytes(call.instances, call.spatial, call.dtype)
         return held_smem_bytes(call.spatial, call.instances, call.spatial, call.dtype, STATISTICS)
 
     @classmethod
     def block_threads(cls, call: BatchNormCall) -> int:
-        """As many as hold an instance, and 128 at least."""
-        return held_threads(call.spatial, call.instances, call.spatial, call.dtype)
+        """As many as hold an instance, or a run of small ones; what moves running statistics takes no more."""
+        if takes_runs(call.instances, call.spatial, call.dtype):
+            return run_threads(call.instances, call.spatial, call.dtype)
+        threads = held_threads(call.spatial, call.instances, call.spatial, call.dtype)
+        return threads if call.running_dtype is None else max(threads, TRACKING_THREADS)
 
     @classmethod
     def launch_for(cls, call: BatchNormCall) -> Entry:
         """Blocks that hold instances."""
+        facts = facts_of(call)
+        if takes_runs(call.instances, call.spatial, call.dtype):
+            runs = run_layout(call.instances, call.spatial, call.dtype)
+            return (facts, runs), lambda: SmallLaunch(facts, runs)
         layout = held_layout(call.spatial, call.spatial, call.dtype, many=call.instances >= MANY_CHANNELS)
-        identity = (facts_of(call), layout)
-        return identity, lambda: OneLaunch(*identity, held=True)
+        return (facts, layout), lambda: OneLaunch(facts, layout, held=True)
 
 
 class InstanceNormFwdSplitKernel(InstanceNormalizing):
-    """Few long instances, cut over blocks: two launches."""
+    """Few long instances, cut over blocks: one launch, whose blocks come to each part twice."""
 
     @classmethod
     def region_refusal(cls, call: BatchNormCall) -> str | None:
@@ -165,17 +170,17 @@ class InstanceNormFwdSplitKernel(InstanceNormalizing):
     @classmethod
     def block_smem_bytes(cls, call: BatchNormCall) -> int:
         """Warps exchange their statistics."""
-        return streamed_smem_bytes(call.spatial, call.dtype, STATISTICS, cut=True)
+        return cut_smem_bytes(call.spatial, call.dtype, FACTS)
 
     @classmethod
     def block_threads(cls, call: BatchNormCall) -> int:
         """The same for all."""
-        return max(SPLIT_THREADS, TRACKING_THREADS)
+        return max(CUT_THREADS, TRACKING_THREADS)
 
     @classmethod
     def launch_for(cls, call: BatchNormCall) -> Entry:
         """Blocks that stream parts of instances."""
-        layout = streamed_layout(call.spatial, call.dtype, SPLIT_THREADS)
+        layout = cut_layout(call.spatial, call.dtype, 1)
         identity = (facts_of(call), layout, call.sm_count or 1)
         return identity, lambda: CutLaunch(*identity)
 
@@ -193,7 +198,7 @@ class InstanceNormFwdKernel(InstanceNormalizing):
     @classmethod
     def block_smem_bytes(cls, call: BatchNormCall) -> int:
         """Warps exchange their statistics."""
-        return streamed_smem_bytes(call.spatial, call.dtype, STATISTICS, cut=False)
+        return streamed_smem_bytes(call.spatial, call.dtype, STATISTICS)
 
     @classmethod
     def block_threads(cls, call: BatchNormCall) -> int:

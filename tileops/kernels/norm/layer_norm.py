@@ -26,10 +26,10 @@ class LayerNormRows(RowKernel, LayerNormFwdInterface):
             rows = as_rows(x, n)
         else:
             rows = x if x.ndim == 2 and x.size(1) == n else x.view(-1, n)
-        out = torch.empty_like(rows)
+        out = torch.empty_like(x)
         if rows.size(0):
-            self.launch(rows, weight, bias, out)
-        return out if rows is x else out.view_as(x)
+            self.launch(rows, weight, bias, out if rows is x else out.view(-1, n))
+        return out
 
 
 class LayerNormKernel(TiledRows, LayerNormRows):

@@ -25,10 +25,10 @@ class RMSNormRows(RowKernel, RMSNormFwdInterface):
             weight, rows = as_row(weight, n), as_rows(x, n)
         else:
             rows = x if x.ndim == 2 and x.size(1) == n else x.view(-1, n)
-        out = torch.empty_like(rows)
+        out = torch.empty_like(x)
         if rows.size(0):
-            self.launch(rows, weight, out)
-        return out if rows is x else out.view_as(x)
+            self.launch(rows, weight, out if rows is x else out.view(-1, n))
+        return out
 
 
 class RMSNormKernel(TiledRows, RMSNormRows):

@@ -14,6 +14,7 @@ import torch
 from tileops.kernels.norm.row_recipes import RowRecipe
 
 __all__ = [
+    "BRIEF_ROW",
     "CUT_LANES",
     "CUT_ROW",
     "HELD_ROW",
@@ -29,6 +30,9 @@ __all__ = [
     "cut_blocks",
     "cut_launch",
     "cut_launches",
+    "few_lanes",
+    "few_launch",
+    "few_launches",
     "held_lanes",
     "held_launch",
     "held_launches",
@@ -50,25 +54,34 @@ CUT_LANES: Final = 256
 """Threads of each block of a cluster."""
 
 SHORT_ROW: Final = 512
-"""Longest row of a warp or less. At 8192 x 1024 in bfloat16 a warp a row took 14.7 us for LayerNorm and 13.9 for
-RMSNorm, 128 threads 14.1 and 13.0; at 65536 x 256 half a warp took 21.8 and a whole one 22.1 (H200, 2026-11-30)."""
+"""Longest row of a warp or less. At 8192 x 1024 in bfloat16 a warp a row took 14.8 us for LayerNorm and 13.9 for
+RMSNorm, 128 threads 14.6 and 13.0 (H200, 2026-11-30)."""
+BRIEF_ROW: Final = 1024
+"""Longest row of which 128 threads hold 8 values each, so that 12 such blocks fit, and weights beside them. At 8192 x
+1024 in bfloat16 LayerNorm took 14.6 us with 12 blocks and the weights loaded ahead, 14.8 or more with 8 to 16 blocks
+and the weights loaded last; RMSNorm 12.9 with 12 blocks and 13.0 with 8 (H200, 2026-11-30)."""
 NARROW_ROW: Final = 4096
 """Longest row of 128 threads: 32 values each. At 8192 x 4096 in bfloat16 LayerNorm took 39.0 us with 128 threads a row
-and 43.3 or more with 256 (H200, 2026-11-30)."""
+and 38.8 with 256, at 2048 x 4096 14.5 and 14.3, and add + LayerNorm 21.9 and 23.2 (H200, 2026-11-30)."""
 REGISTER_ROW: Final = 8192
 """Longest row that waits in the registers of 256 threads; a longer one waits in shared memory. At 2048 x 16384 in
-bfloat16 LayerNorm took 42.4 us in shared memory and 43.5 in registers (H200, 2026-11-30)."""
+bfloat16 LayerNorm took 41.1 us in shared memory and 42.0 or more in registers (H200, 2026-11-30)."""
 HELD_ROW: Final = 16384
 """Longest row that one block holds: 64 KiB of float32, which every architecture has."""
 WIDE_ROW: Final = 65536
 """Longest row of 16-bit values that 1,024 threads hold in registers, where they hold nothing else and look at it once
-before the last time, as RMSNorm does. At 1024 x 65536 in bfloat16 it took 73.0 us so and 81.1 in a cluster of four;
-in float16 it takes 94.1 so (H200, 2026-11-30)."""
+before the last time, as RMSNorm does. At 1024 x 65536 it took 73.0 us so in float16, and in bfloat16 with an earlier
+program, 81.1 in a cluster of four; where values spill it takes 94 to 150 (H200, 2026-11-30)."""
 CUT_ROW: Final = 262144
 """Longest row that eight blocks, the most of a portable cluster, hold: 128 KiB of float32 each."""
 WORTH_CUTTING: Final = 8192
 """Rows longer than this are cut over blocks where there are few of them. At 1 x 16384 in bfloat16 RMSNorm took 4.96 us
 in four blocks and 5.31 in one, LayerNorm 5.63 and 6.11 (H200, 2026-11-30)."""
+
+FEW_VALUES: Final = 16
+"""Values of a thread where rows are few, and longer than :data:`BRIEF_ROW` but not than :data:`REGISTER_ROW`. At
+1 x 4096 and 1 x 8192 in bfloat16 LayerNorm took 4.8 and 5.1 us so, 5.2 and 5.6 as many rows are laid out; RMSNorm 4.5
+and 4.6 us, and 4.6 and 5.0 (H200, 2026-11-30; a copy takes 4.2)."""
 
 MOST_LAUNCHES: Final = 8
 """Launches of a table, each of which takes seconds to compile when it is measured."""
@@ -130,26 +143,39 @@ def vector_of(n: int, dtype: torch.dtype) -> int:
     return 1
 
 
-def short_lanes(n: int, vector: int) -> int:
-    """Threads of a short row: two vectors each, as long as a warp is not full."""
-    if n <= 2 * vector:
+def short_lanes(n: int, span: int) -> int:
+    """Threads of a short row, each of which has *span* values, as long as a warp is not full."""
+    if n <= span:
         return 1
-    if n <= 4 * vector:
+    if n <= 2 * span:
         return 2
-    if n <= 8 * vector:
+    if n <= 4 * span:
         return 4
-    if n <= 16 * vector:
+    if n <= 8 * span:
         return 8
-    if n <= 32 * vector:
+    if n <= 16 * span:
         return 16
     return WARP
 
 
-def short_launch(n: int, dtype: torch.dtype) -> HeldLaunch:
-    """Rows of at most :data:`SHORT_ROW` elements: a warp or less each, several to a block."""
+def short_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
+    """Rows of at most :data:`SHORT_ROW` elements: a warp or less each, several to a block.
+
+    At 65536 x 256 in bfloat16 RMSNorm took 21.0 us with two rows at a time of a vector a thread, 21.9 with one of two;
+    LayerNorm 22.5 with two vectors a thread and the weights loaded ahead, 22.8 without, 23.6 with one vector; with a
+    residual they took 36.8 and 37.1 with one vector and 12 blocks, 37.3 and 37.4 with two and 8 (H200, 2026-11-30).
+    """
     vector = vector_of(n, dtype)
-    lanes = short_lanes(n, vector)
-    return HeldLaunch(vector, lanes, groups=SHORT_THREADS // lanes, resident=8)
+    vectors = 2 if recipe.centred and not recipe.residual else 1
+    lanes = short_lanes(n, vectors * vector)
+    return HeldLaunch(
+        vector,
+        lanes,
+        groups=SHORT_THREADS // lanes,
+        rows=1 if recipe.centred or recipe.residual else 2,
+        resident=12 if recipe.residual else 8,
+        ahead=recipe.centred and recipe.inputs == 1,
+    )
 
 
 def held_row(recipe: RowRecipe, dtype: torch.dtype) -> int:
@@ -164,6 +190,18 @@ def held_lanes(n: int) -> int:
     return 256 if n <= HELD_ROW else 1024
 
 
+def few_lanes(n: int) -> int:
+    """Threads of a row of *n* elements, at most :data:`REGISTER_ROW`, of few."""
+    if n <= 128 * FEW_VALUES:
+        return 128
+    return 256 if n <= 256 * FEW_VALUES else 512
+
+
+def few_launch(n: int, dtype: torch.dtype) -> HeldLaunch:
+    """Rows of at most :data:`REGISTER_ROW` elements, few of them: everything is loaded at once."""
+    return HeldLaunch(vector_of(n, dtype), few_lanes(n), ahead=True)
+
+
 def held_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
     """Rows of at most :func:`held_row` elements: a block each.
 
@@ -171,15 +209,21 @@ def held_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
     """
     lanes = held_lanes(n)
     resident = {128: 6, 256: 4, 1024: 1}[lanes]
+    brief = n <= BRIEF_ROW and recipe.inputs == 1
+    if brief:
+        resident = 12
     if lanes == 256 and n > REGISTER_ROW:
         resident = 3 if recipe.centred else 2
-    return HeldLaunch(vector_of(n, dtype), lanes, resident=resident, in_shared=recipe.centred and n > REGISTER_ROW)
+    return HeldLaunch(
+        vector_of(n, dtype), lanes, resident=resident, ahead=brief, in_shared=recipe.centred and n > REGISTER_ROW
+    )
 
 
 def cut_blocks(n: int) -> int:
     """Blocks of the cluster that holds a row of *n* elements, up to 16,384 each where four are enough.
 
-    At 1024 x 65536 in bfloat16 LayerNorm took 90.0 us with four and 90.6 or more with eight (H200, 2026-11-30).
+    At 1024 x 65536 in bfloat16 LayerNorm took 86.0 us with four; an earlier program took 90.0, and 90.6 or more with
+    eight (H200, 2026-11-30).
     """
     return 4 if n <= 65536 else 8
 
@@ -194,9 +238,9 @@ def tiled_launch(n: int, dtype: torch.dtype) -> TiledLaunch:
     return TiledLaunch(vector_of(n, dtype))
 
 
-def short_launches(n: int, dtype: torch.dtype) -> tuple[HeldLaunch, ...]:
+def short_launches(n: int, dtype: torch.dtype, recipe: RowRecipe) -> tuple[HeldLaunch, ...]:
     """What is measured for rows of at most :data:`SHORT_ROW` elements, the usual launch first."""
-    usual = short_launch(n, dtype)
+    usual = short_launch(n, dtype, recipe)
     lanes = usual.lanes
 
     def spread(lanes: int) -> HeldLaunch:
@@ -205,10 +249,9 @@ def short_launches(n: int, dtype: torch.dtype) -> tuple[HeldLaunch, ...]:
     return _table(
         usual,
         [
-            dataclasses.replace(usual, ahead=True),
-            dataclasses.replace(usual, rows=2),
-            dataclasses.replace(usual, resident=4),
-            dataclasses.replace(usual, resident=12),
+            dataclasses.replace(usual, ahead=not usual.ahead),
+            dataclasses.replace(usual, rows=3 - usual.rows),
+            *(dataclasses.replace(usual, resident=each) for each in (4, 8, 12)),
             spread(max(lanes // 2, 1)),
             spread(min(lanes * 2, WARP)),
         ],
@@ -223,11 +266,11 @@ def held_launches(n: int, dtype: torch.dtype, recipe: RowRecipe) -> tuple[HeldLa
     """
     usual = held_launch(n, dtype, recipe)
     lanes, resident = usual.lanes, usual.resident
-    found = [dataclasses.replace(usual, ahead=True)]
+    found = [dataclasses.replace(usual, ahead=not usual.ahead)]
     if lanes == 128:
-        found += [dataclasses.replace(usual, resident=each) for each in (4, 8, 12)]
+        found += [dataclasses.replace(usual, resident=each) for each in (4, 6, 8, 12)]
         found.append(dataclasses.replace(usual, lanes=64, resident=12))
-        if n <= 2 * SHORT_ROW:
+        if n <= BRIEF_ROW:
             found.append(dataclasses.replace(usual, lanes=WARP, groups=128 // WARP, resident=8))
     elif lanes == 256:
         found += [dataclasses.replace(usual, resident=each) for each in (resident - 1, resident + 1, resident + 2)]
@@ -239,6 +282,13 @@ def held_launches(n: int, dtype: torch.dtype, recipe: RowRecipe) -> tuple[HeldLa
     return _table(usual, found, n)
 
 
+def few_launches(n: int, dtype: torch.dtype) -> tuple[HeldLaunch, ...]:
+    """What is measured for few rows of at most :data:`REGISTER_ROW` elements, the usual launch first."""
+    usual = few_launch(n, dtype)
+    narrower = dataclasses.replace(usual, lanes=usual.lanes // 2)
+    return _table(usual, [dataclasses.replace(usual, ahead=False), narrower], n)
+
+
 def cut_launches(n: int, dtype: torch.dtype) -> tuple[HeldLaunch, ...]:
     """What is measured for rows of at most :data:`CUT_ROW` elements, the usual launch first.
 
@@ -246,10 +296,7 @@ def cut_launches(n: int, dtype: torch.dtype) -> tuple[HeldLaunch, ...]:
     memory of a block.
     """
     usual = cut_launch(n, dtype)
-    found = [
-        dataclasses.replace(usual, ahead=True),
-        *(dataclasses.replace(usual, resident=each) for each in (1, 2, 4)),
-    ]
+    found = [dataclasses.replace(usual, ahead=True), *(dataclasses.replace(usual, resident=each) for each in (1, 2, 3))]
     if usual.blocks < 8 and n > usual.blocks * usual.lanes * usual.vector:
         wider = dataclasses.replace(usual, blocks=2 * usual.blocks)
         found += [wider, dataclasses.replace(wider, ahead=True)]

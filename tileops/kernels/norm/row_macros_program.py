@@ -1,4 +1,12 @@
-"""Steps that the programs of rows share. Imports TileLang: loaded by builders only."""
+"""Steps that the programs of rows share. Imports TileLang: loaded by builders only.
+
+What is known of some elements of a row is three facts: a point near their mean, the rest of the mean, which one float32
+beside the point holds, and the sum of squares about it. The mean of a warp is found in two looks: the first gives the
+point, as well as sums round; the second the distances from it, which lose nothing where the mean is large beside the
+deviation, their sum, which gives the rest, and their squares. Facts are merged by counts, means and squares (Chan,
+Golub and LeVeque, 1979) about one of the points. No variance is a difference of two large sums, and one element far
+from the others costs these no digits.
+"""
 
 from typing import Any
 
@@ -6,9 +14,111 @@ import tilelang.language as T
 
 from tileops.kernels.norm.row_recipes import RowRecipe
 
-__all__ = ["WARP", "entry"]
+__all__ = ["FACTS", "MOST", "WARP", "add_over", "entry", "look", "merge", "split_mean"]
 
 WARP = 32
+FACTS = {True: 3, False: 1}
+"""Of a row that is centred: point, rest, squares; else squares alone."""
+MOST = 3.4028234663852886e38
+"""The largest float32."""
+SUMS = 4
+"""Sums of a thread that do not wait for each other."""
+
+
+@T.macro
+def add_over(value, at, among):
+    """Sum *value* over *among* lanes, a power of two, each of which gets it."""
+    if among >= 32:
+        value[at] += T.shfl_xor(value[at], 16)
+    if among >= 16:
+        value[at] += T.shfl_xor(value[at], 8)
+    if among >= 8:
+        value[at] += T.shfl_xor(value[at], 4)
+    if among >= 4:
+        value[at] += T.shfl_xor(value[at], 2)
+    if among >= 2:
+        value[at] += T.shfl_xor(value[at], 1)
+
+
+@T.macro
+def merge(centred, parts, a, b, among, lane, count, total, point, rest, square, r):
+    """Merge the facts of *among* parts, of which a lane's has *count* of *total* elements, into those of each lane."""
+    if centred:
+        point[r] = (parts[a, b, lane % among, 0] - parts[a, b, 0, 0] + parts[a, b, lane % among, 1]) * T.min(count, 1.0)
+        square[r] = parts[a, b, lane % among, 2]
+        rest[r] = point[r] * count
+        add_over(rest, r, among)
+        rest[r] = rest[r] / total
+        point[r] -= rest[r]
+        square[r] += point[r] * point[r] * count
+        point[r] = parts[a, b, 0, 0]
+    else:
+        square[r] = parts[a, b, lane % among, 0]
+    add_over(square, r, among)
+
+
+@T.macro
+def split_mean(point, rest, r):
+    """Make the point of a row its mean, rounded, and the rest what that leaves, to the last digit (Knuth's sum)."""
+    mean = T.alloc_local((1,), "float32")
+    gained = T.alloc_local((1,), "float32")
+    mean[0] = point[r] + rest[r]
+    gained[0] = mean[0] - point[r]
+    rest[r] = (point[r] - (mean[0] - gained[0])) + (rest[r] - gained[0])
+    point[r] = mean[0]
+
+
+@T.macro
+def look(centred, values, begin, step, steps, vector, span, column, left, width, count, point, rest, square, r, again):
+    """The facts of what *width* lanes hold of a row, *count* elements, into place *r* of point, rest and squares.
+
+    A lane's values wait in *values*, the first at *begin*, each next vector *step* further: *steps* vectors, *span*
+    elements of the row apart, the first at *column* of the *left* that there are. Those in shared memory are looked at
+    *again*, rather than held in registers as well.
+    """
+    wide = T.alloc_local((vector,), "float32")
+    sums = T.alloc_local((SUMS,), "float32")
+    others = T.alloc_local((SUMS,), "float32")
+    each = T.alloc_local((1,), "float32")
+    if centred:
+        each[0] = 1.0 / T.max(count, 1.0)
+        for k in T.unroll(SUMS):
+            sums[k] = 0.0
+        for v in T.unroll(steps):
+            if column + v * span < left:
+                for k in T.vectorized(vector):
+                    wide[k] = T.cast(values[begin + v * step + k], "float32")
+                for k in T.unroll(vector):
+                    sums[k % SUMS] += wide[k] * each[0]  # a sum of shares has no more than a value
+        point[r] = (sums[0] + sums[1]) + (sums[2] + sums[3])
+        add_over(point, r, width)
+    if again:
+        T.sync_warp()
+    for k in T.unroll(SUMS):
+        sums[k] = 0.0
+        others[k] = 0.0
+    for v in T.unroll(steps):
+        if column + v * span < left:
+            if centred:
+                for k in T.vectorized(vector):
+                    wide[k] = T.cast(values[begin + v * step + k], "float32")
+                for k in T.unroll(vector):
+                    wide[k] -= point[r]
+                    others[k % SUMS] += wide[k]
+                    sums[k % SUMS] += wide[k] * wide[k]
+            else:
+                for k in T.unroll(vector):
+                    sums[k % SUMS] += T.cast(values[begin + v * step + k], "float32") * T.cast(
+                        values[begin + v * step + k], "float32"
+                    )
+    square[r] = (sums[0] + sums[1]) + (sums[2] + sums[3])
+    add_over(square, r, width)
+    if centred:
+        rest[r] = (others[0] + others[1]) + (others[2] + others[3])
+        add_over(rest, r, width)
+        rest[r] = rest[r] / T.max(count, 1.0)
+        # Squares about the point, less those of the rest, which no infinity may be taken off.
+        square[r] = T.max(square[r] - T.min(rest[r] * rest[r] * count, MOST), 0.0)
 
 
 def entry(recipe: RowRecipe, n: int, dtype: str, launch: Any, body: Any) -> Any:

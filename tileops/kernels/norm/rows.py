@@ -16,6 +16,7 @@ import torch
 from tileops.kernels.kernel_base import Entry, Kernel
 from tileops.kernels.norm.call_spec import ARCHS, FEW_ROWS, LayerNormCall, row_refusal
 from tileops.kernels.norm.row_launches import (
+    BRIEF_ROW,
     CUT_LANES,
     CUT_ROW,
     HELD_ROW,
@@ -28,6 +29,8 @@ from tileops.kernels.norm.row_launches import (
     TiledLaunch,
     cut_blocks,
     cut_launches,
+    few_lanes,
+    few_launches,
     held_lanes,
     held_launches,
     held_row,
@@ -41,8 +44,10 @@ from tileops.kernels.tuning import key_of, recorded, tune
 
 __all__ = ["CutRows", "HeldRows", "RowKernel", "ShortRows", "TiledRows", "as_row", "as_rows"]
 
-FACT_BYTES: Final = 4
-"""Of a mean, a sum of squares or a count that warps exchange: float32."""
+CENTRED_BYTES: Final = 12
+"""Of what warps exchange of a row that is centred: a point near the mean, what that leaves of it, and squares."""
+SQUARE_BYTES: Final = 4
+"""Of what they exchange of one that is not: squares."""
 
 OWN_BYTES: Final = 16
 """Of the facts of one block of a cluster, with what TileLang aligns them by."""
@@ -81,17 +86,11 @@ class RowKernel(Kernel):
             raise ValueError(f"{type(self).__name__}: {reason}")
         self.n = n
         self.dtype = dtype
-        self.table = self.launches_of(n, dtype)
+        self.table = self._launches()
         self._compile = functools.partial(
-            compile_program,
-            *self.program,
-            arch,
-            n=n,
-            eps=eps,
-            dtype=dtype_name(dtype),
-            recipe=self.recipe,
+            compile_program, *self.program, arch, n=n, eps=eps, dtype=dtype_name(dtype), recipe=self.recipe
         )
-        self._key = key_of(type(self), (n, eps, dtype), arch)
+        self._key = key_of(type(self), self._identity(eps), arch)
         self._lay_out(recorded(self._key, self.table) or self.table[0])
 
     def request_tune(self) -> None:
@@ -99,6 +98,15 @@ class RowKernel(Kernel):
         layout = tune(self._key, self.table, self._measurable)
         if layout is not None and layout != self.layout:
             self._lay_out(layout)
+
+    def _launches(self) -> Sequence[HeldLaunch | TiledLaunch]:
+        return self.launches_of(self.n, self.dtype)
+
+    def _identity(self, eps: float) -> tuple[Any, ...]:
+        return self.n, eps, self.dtype
+
+    def _rows_measured(self) -> int:
+        return self.measured_rows(self.n, self.dtype)
 
     def _lay_out(self, layout: HeldLaunch | TiledLaunch) -> None:
         self.compiled = self._compiled(layout)
@@ -116,7 +124,7 @@ class RowKernel(Kernel):
     def _scratch(self, device: torch.device) -> list[torch.Tensor]:
         """Tensors for :attr:`launch`; no one else's random numbers are drawn."""
         draw = torch.Generator(device).manual_seed(0)
-        shape = (self.measured_rows(self.n, self.dtype), self.n)
+        shape = (self._rows_measured(), self.n)
         weights = 1 + self.recipe.biased if self.recipe.shared else 0
         shapes = [shape] * self.recipe.inputs + [(self.n,)] * weights
         read = [torch.empty(each, dtype=self.dtype, device=device).normal_(generator=draw) for each in shapes]
@@ -185,8 +193,9 @@ class TiledRows(RowKernel):
 
     @classmethod
     def block_smem_bytes(cls, call: LayerNormCall) -> int:
-        """Three facts for each warp."""
-        return TiledLaunch.threads // WARP * 3 * FACT_BYTES
+        """What its warps exchange, and how many values each has where the row is centred."""
+        exchanged = exchanged_bytes(cls.recipe, TiledLaunch.threads // WARP)
+        return exchanged + (TiledLaunch.threads // WARP * 4 if cls.recipe.centred else 0)
 
     @classmethod
     def block_threads(cls, call: LayerNormCall) -> int:
@@ -210,7 +219,7 @@ class HeldKernel(RowKernel):
     @classmethod
     @abstractmethod
     def most_smem_bytes(cls) -> int:
-        """The most that a block takes of shared memory, whatever the row."""
+        """No block takes more of shared memory, whatever the row and whether it is centred."""
 
 
 class ShortRows(HeldKernel):
@@ -224,7 +233,7 @@ class ShortRows(HeldKernel):
     @classmethod
     def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[HeldLaunch]:
         """As :func:`short_launches` has them."""
-        return short_launches(n, dtype)
+        return short_launches(n, dtype, cls.recipe)
 
     @classmethod
     def most_smem_bytes(cls) -> int:
@@ -243,7 +252,36 @@ class ShortRows(HeldKernel):
 
 
 class HeldRows(HeldKernel):
-    """Rows of at most :func:`held_row` elements: a block each, in registers or in shared memory."""
+    """Rows of at most :func:`held_row` elements: a block each, in registers or in shared memory.
+
+    Args:
+        n: Elements of a row.
+        eps: Added to the variance, or to the mean square.
+        dtype: Of every tensor.
+        few_rows: Whether the build is for few rows, which have more threads each; it is right for any number.
+        arch: Architecture to build for.
+    """
+
+    def __init__(self, n: int, eps: float, dtype: torch.dtype, few_rows: bool = False, *, arch: int) -> None:
+        self.few_rows = few_rows
+        super().__init__(n, eps, dtype, arch=arch)
+
+    def _launches(self) -> Sequence[HeldLaunch | TiledLaunch]:
+        return few_launches(self.n, self.dtype) if self.few_rows else super()._launches()
+
+    def _identity(self, eps: float) -> tuple[Any, ...]:
+        return (*super()._identity(eps), True) if self.few_rows else super()._identity(eps)
+
+    def _rows_measured(self) -> int:
+        return FEW_ROWS if self.few_rows else super()._rows_measured()
+
+    @classmethod
+    def entry_for(cls, call: LayerNormCall) -> Entry:
+        """As of any row kernel; few rows that are worth it have a build of their own."""
+        if not laid_out_as_few(call):
+            return super().entry_for(call)
+        identity = (call.n, call.eps, call.dtype, True)
+        return identity, lambda: cls(*identity, arch=stated_arch(call))
 
     @classmethod
     def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:
@@ -260,22 +298,22 @@ class HeldRows(HeldKernel):
     def most_smem_bytes(cls) -> int:
         """A row of float32 that waits, and what 8 warps exchange; where none waits, what 32 do."""
         if not cls.recipe.centred:
-            return 32 * 3 * FACT_BYTES
-        return HELD_ROW * 4 + 8 * 3 * FACT_BYTES
+            return 32 * CENTRED_BYTES
+        return HELD_ROW * 4 + 8 * CENTRED_BYTES
 
     @classmethod
     def block_smem_bytes(cls, call: LayerNormCall) -> int:
         """What its warps exchange, and the row where it waits there."""
-        lanes = held_lanes(call.n)
-        exchanged = exchanged_bytes(call.n, lanes * vector_of(call.n, call.dtype), lanes // WARP)
+        lanes = few_lanes(call.n) if laid_out_as_few(call) else held_lanes(call.n)
+        exchanged = exchanged_bytes(cls.recipe, lanes // WARP)
         if not cls.recipe.centred or call.n <= REGISTER_ROW:
             return exchanged
         return exchanged + waiting_bytes(call.n, lanes * vector_of(call.n, call.dtype), call.dtype)
 
     @classmethod
     def block_threads(cls, call: LayerNormCall) -> int:
-        """As :func:`held_launch` has them."""
-        return held_lanes(call.n)
+        """As :func:`few_launch` or :func:`held_launch` has them."""
+        return few_lanes(call.n) if laid_out_as_few(call) else held_lanes(call.n)
 
 
 class CutRows(HeldKernel):
@@ -316,15 +354,14 @@ class CutRows(HeldKernel):
     @classmethod
     def most_smem_bytes(cls) -> int:
         """An eighth of the longest row of float32, and what 8 warps and 8 blocks exchange."""
-        return CUT_ROW * 4 // 8 + (CUT_LANES // WARP + 8) * 3 * FACT_BYTES + OWN_BYTES
+        return CUT_ROW * 4 // 8 + (CUT_LANES // WARP + 8) * CENTRED_BYTES + OWN_BYTES
 
     @classmethod
     def block_smem_bytes(cls, call: LayerNormCall) -> int:
         """What its warps exchange, what the blocks do, and its share of the row."""
         span = CUT_LANES * vector_of(call.n, call.dtype)
         blocks = cut_blocks(call.n)
-        facts = 2 if call.n % (span * blocks) == 0 else 3
-        exchanged = (CUT_LANES // WARP + blocks) * facts * FACT_BYTES + OWN_BYTES
+        exchanged = exchanged_bytes(cls.recipe, CUT_LANES // WARP + blocks) + OWN_BYTES
         return exchanged + waiting_bytes(call.n, span * blocks, call.dtype) // blocks
 
     @classmethod
@@ -333,9 +370,14 @@ class CutRows(HeldKernel):
         return CUT_LANES
 
 
-def exchanged_bytes(n: int, span: int, warps: int) -> int:
-    """Shared memory in which the warps of a row of *n* elements meet: a count too, where they have not all as many."""
-    return warps * (2 if n % span == 0 else 3) * FACT_BYTES
+def laid_out_as_few(call: LayerNormCall) -> bool:
+    """Whether the rows of *call* are held as few are."""
+    return call.few_rows and BRIEF_ROW < call.n <= REGISTER_ROW
+
+
+def exchanged_bytes(recipe: RowRecipe, parts: int) -> int:
+    """Shared memory in which *parts* of a row meet."""
+    return parts * (CENTRED_BYTES if recipe.centred else SQUARE_BYTES)
 
 
 def waiting_bytes(n: int, span: int, dtype: torch.dtype) -> int:

@@ -1,16 +1,15 @@
 """The TileLang program of rows of any length, read twice. Imports TileLang: loaded by builders only.
 
-A block has one row and goes over it a tile at a time. Each thread finds the mean of what it has of a tile and the
-squared distances from it, and merges them into what it knows by counts, means and squares (Chan, Golub and LeVeque,
-1979); the threads are merged so at the end. All of it is about the row's first element: where a mean is large beside
-the deviation, the differences are exact.
+A block has one row and goes over it a tile at a time. Each thread finds the facts of what it has of a tile and merges
+them into those that it knows, about the point of its first tile; the threads are merged at the end. What the facts of a
+row are: see ``row_macros_program``.
 """
 
 from typing import Any
 
 import tilelang.language as T
 
-from tileops.kernels.norm.row_macros_program import WARP, entry
+from tileops.kernels.norm.row_macros_program import FACTS, MOST, WARP, add_over, entry, look, merge, split_mean
 from tileops.kernels.norm.row_recipes import RowRecipe
 
 __all__ = ["PASSES", "tiled_rows"]
@@ -34,6 +33,7 @@ def tiled_rows(n: int, eps: float, dtype: str, recipe: RowRecipe, *, vector: int
     span = threads * vector
     tiles = -(-n // (span * steps))
     warps = threads // WARP
+    facts = FACTS[recipe.centred] + recipe.centred
     centred, shared, residual = recipe.centred, recipe.shared, recipe.residual
 
     @T.macro
@@ -47,25 +47,18 @@ def tiled_rows(n: int, eps: float, dtype: str, recipe: RowRecipe, *, vector: int
         scales = T.alloc_local((vector,), dtype)
         shifts = T.alloc_local((vector,), dtype)
         gates = T.alloc_local((vector,), dtype)
-        origin = T.alloc_local((1,), "float32")
-        mean = T.alloc_local((1,), "float32")
+        point = T.alloc_local((1,), "float32")
+        rest = T.alloc_local((1,), "float32")
         square = T.alloc_local((1,), "float32")
         count = T.alloc_local((1,), "float32")
-        tile_mean = T.alloc_local((1,), "float32")
+        tile_point = T.alloc_local((1,), "float32")
+        tile_rest = T.alloc_local((1,), "float32")
         tile_square = T.alloc_local((1,), "float32")
         tile_count = T.alloc_local((1,), "float32")
-        zero = T.alloc_local((1,), "int32")
-        parts = T.alloc_shared((warps, 3), "float32")
+        parts = T.alloc_shared((1, 1, warps, facts), "float32")
 
-        # TileLang 0.1.15 counts the lanes of an access that begins at a multiple of n in 16 bits, and does not
-        # compile one at a constant column where n modulo 65,536 is 32,768 or more.
-        zero[0] = 0
-        origin[0] = 0.0
-        if centred:
-            origin[0] = T.cast(x[row, zero[0]], "float32")
-            if residual:
-                origin[0] = T.cast(T.cast(origin[0] + T.cast(other[row, zero[0]], "float32"), dtype), "float32")
-        mean[0] = 0.0
+        point[0] = 0.0
+        rest[0] = 0.0
         square[0] = 0.0
         count[0] = 0.0
         for t in T.serial(tiles):
@@ -85,57 +78,80 @@ def tiled_rows(n: int, eps: float, dtype: str, recipe: RowRecipe, *, vector: int
                             held[v * vector + k] = T.cast(wide[k], dtype)
                         for k in T.vectorized(vector):
                             sums[row, t * span * steps + v * span + begin + k] = held[v * vector + k]
-            tile_mean[0] = 0.0
-            tile_square[0] = 0.0
             tile_count[0] = 0.0
-            if centred:
-                for v in T.unroll(steps):
-                    if t * span * steps + v * span + begin < n:
-                        tile_count[0] += T.float32(vector)
-                        for k in T.unroll(vector):
-                            tile_mean[0] += T.cast(held[v * vector + k], "float32") - origin[0]
-                tile_mean[0] = tile_mean[0] / T.max(tile_count[0], 1.0)
             for v in T.unroll(steps):
                 if t * span * steps + v * span + begin < n:
-                    for k in T.unroll(vector):
-                        away = T.cast(held[v * vector + k], "float32") - origin[0] - tile_mean[0]
-                        tile_square[0] += away * away
+                    tile_count[0] += T.float32(vector)
+            look(
+                centred,
+                held,
+                0,
+                vector,
+                steps,
+                vector,
+                span,
+                t * span * steps + begin,
+                n,
+                1,
+                tile_count[0],
+                tile_point,
+                tile_rest,
+                tile_square,
+                0,
+                False,
+            )
             square[0] += tile_square[0]
             if centred:
+                if count[0] == 0.0:
+                    point[0] = tile_point[0]
                 count[0] += tile_count[0]
-                tile_mean[0] -= mean[0]
+                tile_rest[0] += (tile_point[0] - point[0]) - rest[0]
+                tile_rest[0] *= T.min(tile_count[0], 1.0)
                 tile_count[0] = tile_count[0] / T.max(count[0], 1.0)
-                square[0] += tile_mean[0] * tile_mean[0] * tile_count[0] * (count[0] * (1.0 - tile_count[0]))
-                mean[0] += tile_mean[0] * tile_count[0]
+                square[0] += tile_rest[0] * tile_rest[0] * tile_count[0] * (count[0] * (1.0 - tile_count[0]))
+                rest[0] += tile_rest[0] * tile_count[0]
 
-        # The warp's mean, then every thread's squares about it.
+        # The facts of a warp: a point near its mean, and what its threads have about that.
         if centred:
-            tile_mean[0] = mean[0] * count[0]
             tile_count[0] = count[0]
-            for level in T.unroll(5):
-                tile_mean[0] += T.shfl_xor(tile_mean[0], 1 << level)
-                tile_count[0] += T.shfl_xor(tile_count[0], 1 << level)
-            tile_mean[0] = tile_mean[0] / T.max(tile_count[0], 1.0)
-            square[0] += count[0] * (mean[0] - tile_mean[0]) * (mean[0] - tile_mean[0])
-        for level in T.unroll(5):
-            square[0] += T.shfl_xor(square[0], 1 << level)
-        if thread % WARP == 0:
-            parts[thread // WARP, 0] = tile_mean[0]
-            parts[thread // WARP, 1] = square[0]
-            parts[thread // WARP, 2] = tile_count[0]
-        T.sync_threads()
-        mean[0] = 0.0
-        square[0] = 0.0
+            add_over(tile_count, 0, WARP)
+            tile_point[0] = (point[0] + rest[0]) * (count[0] / T.max(tile_count[0], 1.0))
+            add_over(tile_point, 0, WARP)
+            rest[0] = ((point[0] - tile_point[0]) + rest[0]) * T.min(count[0], 1.0)
+            square[0] += count[0] * rest[0] * rest[0]
+            rest[0] *= count[0]
+            add_over(rest, 0, WARP)
+            rest[0] = rest[0] / T.max(tile_count[0], 1.0)
+        add_over(square, 0, WARP)
         if centred:
-            for i in T.unroll(warps):
-                mean[0] += parts[i, 0] * parts[i, 2]
-            mean[0] = mean[0] / n
-            for i in T.unroll(warps):
-                square[0] += (parts[i, 0] - mean[0]) * (parts[i, 0] - mean[0]) * parts[i, 2]
-        for i in T.unroll(warps):
-            square[0] += parts[i, 1]
+            square[0] = T.max(square[0] - T.min(rest[0] * rest[0] * tile_count[0], MOST), 0.0)
+        if thread % WARP == 0:
+            if centred:
+                parts[0, 0, thread // WARP, 0] = tile_point[0]
+                parts[0, 0, thread // WARP, 1] = rest[0]
+                parts[0, 0, thread // WARP, 2] = square[0]
+                parts[0, 0, thread // WARP, 3] = tile_count[0]
+            else:
+                parts[0, 0, thread // WARP, 0] = square[0]
+        T.sync_threads()
+        merge(
+            centred,
+            parts,
+            0,
+            0,
+            warps,
+            thread,
+            parts[0, 0, thread % warps, 3] if centred else 1.0,
+            T.float32(n),
+            point,
+            rest,
+            square,
+            0,
+        )
         square[0] = T.rsqrt(square[0] / n + eps)
-        mean[0] = -mean[0] * square[0]
+        if centred:
+            split_mean(point, rest, 0)
+            rest[0] = -rest[0] * square[0]
 
         for t in T.serial(tiles):
             for v in T.unroll(steps):
@@ -159,7 +175,8 @@ def tiled_rows(n: int, eps: float, dtype: str, recipe: RowRecipe, *, vector: int
                         for k in T.vectorized(vector):
                             gates[k] = gate[row, t * span * steps + v * span + begin + k]
                     for k in T.vectorized(vector):
-                        normal = (T.cast(held[v * vector + k], "float32") - origin[0]) * square[0] + mean[0]
+                        value = T.cast(held[v * vector + k], "float32")
+                        normal = ((value - point[0]) * square[0] + rest[0]) if centred else value * square[0]
                         scale = T.cast(scales[k], "float32")
                         scaled = normal * (scale if shared else 1.0 + scale)
                         moved = (scaled + T.cast(shifts[k], "float32")) if recipe.biased else scaled

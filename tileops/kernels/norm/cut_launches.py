@@ -1,0 +1,99 @@
+"""How channels that are cut over blocks are launched: the parts, and the counters by which blocks come to them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+from tileops.kernels.norm.channel_launches import ChannelFacts, OneLaunch
+from tileops.kernels.norm.channel_layout import ChannelLayout
+from tileops.kernels.norm.cut_layout import FACTS, RESIDENT, cut_of
+
+__all__ = ["CutLaunch", "counters_for", "in_parts"]
+
+PROGRAMS: Final = "tileops.kernels.norm.batch_norm_split_program"
+FEWEST_COUNTERS: Final = 1024
+"""Counters are made so many at once: they are kept, and most launches take fewer."""
+
+MOST_KEPT: Final = 256
+"""Streams whose counters are kept: torch has 32 of each priority, others may come and go."""
+
+_kept: dict[tuple[torch.device, int], torch.Tensor] = {}
+
+
+def counters_for(device: torch.device, count: int) -> torch.Tensor:
+    """Counters that are zero when the next launch on the current stream of *device* begins.
+
+    A launch leaves them zero, so that those of a stream serve all its launches, which come one after another. To make
+    them takes 2.7 us on the device (H200, 2026-11-30). A launch that is captured in a graph has its own, set to zero
+    whenever the graph runs: that may be on another stream than the one it was captured on, beside other graphs.
+
+    Args:
+        device: Where.
+        count: How many at least.
+    """
+    if torch.cuda.is_current_stream_capturing():
+        return torch.zeros(count, dtype=torch.int32, device=device)
+    place = device, torch.cuda.current_stream(device).cuda_stream
+    kept = _kept.get(place)
+    if kept is None or kept.numel() < count:
+        # What a stream still uses may go: its memory is given to nothing that runs before the launch has ended.
+        while len(_kept) >= MOST_KEPT:
+            _kept.pop(next(iter(_kept)), None)
+        kept = _kept[place] = torch.zeros(max(count, FEWEST_COUNTERS), dtype=torch.int32, device=device)
+    return kept
+
+
+def in_parts(
+    x: torch.Tensor, layout: ChannelLayout, sm_count: int, tensors: int
+) -> tuple[torch.Tensor, torch.Tensor, int, int]:
+    """What a launch needs to come to the parts of the channels of *x*, of the shape ``(n, c, q, vector)``.
+
+    Args:
+        x: One of the inputs.
+        layout: How a block reads it.
+        sm_count: Multiprocessors.
+        tensors: Inputs that are read.
+
+    Returns:
+        Room for what is known of the parts; counters; how many tasks statistics are ahead; and vectors of a part.
+    """
+    n, c, q, vector = x.shape
+    cut = cut_of(layout, n * q, c, vector * x.element_size(), sm_count, tensors)
+    parts = torch.empty((cut.blocks, cut.cuts + 1, layout.groups, FACTS), dtype=torch.float32, device=x.device)
+    return parts, counters_for(x.device, cut.blocks + 1), cut.lag, cut.reach
+
+
+class CutLaunch(OneLaunch):
+    """One launch whose blocks come to the parts of channels twice: for their statistics, and to normalize them.
+
+    Args:
+        facts: What is built in.
+        layout: How a block reads a part.
+        sm_count: Multiprocessors.
+    """
+
+    def __init__(self, facts: ChannelFacts, layout: ChannelLayout, sm_count: int) -> None:
+        self.layout = layout
+        self.lanes = None
+        self.sm_count = sm_count
+        self.vector = layout.vector
+        self.scalars = facts.scalars
+        self.compiled = facts.compiled("cut_channels", PROGRAMS, lay=layout, resident=RESIDENT[1])
+
+    def launch(
+        self,
+        x: torch.Tensor,
+        out: torch.Tensor,
+        mean: torch.Tensor,
+        spread: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        running: tuple[torch.Tensor, ...],
+    ) -> None:
+        """Launch it on tensors of the shape ``(n, c, q, vector)``."""
+        parts, counters, lag, reach = in_parts(x, self.layout, self.sm_count, 1)
+        self.compiled(
+            parts, counters, x, weight, bias, *running, out, mean, spread, *self.scalars, lag, reach
+        )  # fmt: skip
