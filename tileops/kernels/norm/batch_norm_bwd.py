@@ -11,31 +11,12 @@ from tileops.kernels.kernel_base import Entry
 from tileops.kernels.norm.call_spec import ARCHS, BatchNormBwdInterface, BatchNormCall
 from tileops.kernels.norm.channel_kernel import ChannelKernel
 from tileops.kernels.norm.channel_launches import HELD_PROGRAMS, SET_PROGRAMS, STREAMED_SET_PROGRAMS, walk_of
-from tileops.kernels.norm.channel_layout import (
-    MANY_CHANNELS,
-    STREAM_THREADS,
-    ChannelLayout,
-    held_layout,
-    streamed_layout,
-)
-from tileops.kernels.norm.channel_regions import (
-    held_refusal,
-    held_smem_bytes,
-    held_threads,
-    split_refusal,
-    streamed_smem_bytes,
-)
+from tileops.kernels.norm.channel_layout import ChannelLayout
+from tileops.kernels.norm.channel_regions import split_refusal
+from tileops.kernels.norm.channel_ways import HeldChannels, StreamedChannels
 from tileops.kernels.norm.cut_launches import in_parts
 from tileops.kernels.norm.cut_layout import CUT_THREADS, RESIDENT, cut_layout, cut_smem_bytes
-from tileops.kernels.norm.set_layout import (
-    SetLayout,
-    set_layout,
-    set_smem_bytes,
-    set_threads,
-    streamed_set_layout,
-    streams_sets,
-    takes_sets,
-)
+from tileops.kernels.norm.set_layout import SetLayout
 from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name, stated_arch
 
 __all__ = ["BatchNormBwdKernel", "BatchNormBwdSplitKernel", "BatchNormBwdWideKernel", "BatchNormGradients"]
@@ -146,40 +127,12 @@ class FlatGradients(BatchNormGradients):
         return out, grad_weight, grad_bias
 
 
-class BatchNormBwdWideKernel(FlatGradients):
+class BatchNormBwdWideKernel(HeldChannels, FlatGradients):
     """A channel and its gradients in one block, or a set of neighbouring ones where planes begin at odd places."""
 
     preferred_over = frozenset({"bwd_split"})
-
-    @classmethod
-    def region_refusal(cls, call: BatchNormCall) -> str | None:
-        """Refuse channels of which a block does not hold values and gradients."""
-        return held_refusal(call.values, call.spatial, call.dtype, tensors=2)
-
-    @classmethod
-    def layout_of(cls, call: BatchNormCall) -> ChannelLayout | SetLayout:
-        """As many threads as hold a channel, or a set of them."""
-        if takes_sets(call.n, call.c, call.spatial, call.dtype, call.smem_budget, 2):
-            return set_layout(call.n, call.spatial, call.dtype, 2)
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            return streamed_set_layout(call.n, call.spatial, call.dtype, 2)
-        return held_layout(call.values, call.spatial, call.dtype, many=call.c >= MANY_CHANNELS)
-
-    @classmethod
-    def block_smem_bytes(cls, call: BatchNormCall) -> int:
-        """Where a channel spans more than a warp, its warps exchange sums; sets of many values wait there too."""
-        if takes_sets(call.n, call.c, call.spatial, call.dtype, call.smem_budget, 2):
-            return set_smem_bytes(call.n, call.spatial, call.dtype, 2)
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            return set_smem_bytes(call.n, call.spatial, call.dtype, 0)
-        return held_smem_bytes(call.values, call.c, call.spatial, call.dtype, SUMS)
-
-    @classmethod
-    def block_threads(cls, call: BatchNormCall) -> int:
-        """As many as hold a channel, or a set of them."""
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            return set_threads(call.n, call.spatial, call.dtype)
-        return held_threads(call.values, call.c, call.spatial, call.dtype)
+    tensors = 2
+    exchanged = SUMS
 
 
 class BatchNormBwdSplitKernel(BatchNormGradients):
@@ -243,7 +196,7 @@ class BatchNormBwdSplitKernel(BatchNormGradients):
         self.compiled(parts, counters, *tensors, *results, lag, reach)
 
 
-class BatchNormBwdKernel(FlatGradients):
+class BatchNormBwdKernel(StreamedChannels, FlatGradients):
     """Channels of any length and number: a block streams each of them, or sets where planes begin at odd places.
 
     Args:
@@ -257,6 +210,8 @@ class BatchNormBwdKernel(FlatGradients):
     """
 
     general = True
+    tensors = 2
+    exchanged = SUMS
     program = "streamed_gradients"
 
     def __init__(
@@ -267,32 +222,6 @@ class BatchNormBwdKernel(FlatGradients):
             super().__init__(dtype, weight_dtype, layout, arch=arch)
         else:
             BatchNormGradients.__init__(self, dtype, weight_dtype, layout, arch=arch)
-
-    @classmethod
-    def region_refusal(cls, call: BatchNormCall) -> str | None:
-        """Refuse nothing more."""
-        return None
-
-    @classmethod
-    def layout_of(cls, call: BatchNormCall) -> ChannelLayout | SetLayout:
-        """Blocks of one size, or as many threads as share a set."""
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            return streamed_set_layout(call.n, call.spatial, call.dtype, 2)
-        return streamed_layout(call.spatial, call.dtype, STREAM_THREADS)
-
-    @classmethod
-    def block_smem_bytes(cls, call: BatchNormCall) -> int:
-        """Warps exchange their sums."""
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            return set_smem_bytes(call.n, call.spatial, call.dtype, 0)
-        return streamed_smem_bytes(call.spatial, call.dtype, SUMS)
-
-    @classmethod
-    def block_threads(cls, call: BatchNormCall) -> int:
-        """The same for all that are not of sets."""
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            return set_threads(call.n, call.spatial, call.dtype)
-        return STREAM_THREADS
 
     def forward(
         self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor

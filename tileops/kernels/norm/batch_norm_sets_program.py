@@ -18,7 +18,7 @@ import tilelang.language as T
 from tileops.kernels.norm.channel_program import settle
 from tileops.kernels.norm.set_layout import SetLayout
 
-__all__ = ["PASSES", "add_up", "held_sets", "held_sets_of_gradients", "spread", "stand"]
+__all__ = ["PASSES", "add_up", "held_sets", "held_sets_of_gradients", "settle_set", "spread", "stand"]
 
 PASSES = ("TL_DISABLE_THREAD_STORAGE_SYNC", "TL_DISABLE_SHARED_MEMORY_REUSE", "TL_DISABLE_SAFE_MEMORY_ACCESS")
 """Barriers stand where they are needed: a thread alone reads what it holds in shared memory. So do conditions: tensors
@@ -97,6 +97,52 @@ def add_up(elements, parts, totals, quantities, at, lay: SetLayout):
     T.sync_threads()
 
 
+@T.macro
+def settle_set(
+    pivot, mine, totals, scale, shift, was, at, block, values, inverse, targets, eps, momentum, tracked, unbiased, lay
+):
+    """From the sums of a set's channels to what normalizes them; a thread for each channel writes its statistics down.
+
+    Args:
+        pivot: About the means of the channels of this thread's vector.
+        mine: About the mean of the channel that this thread writes for.
+        totals: Shared memory: for each channel the sum of the distances from its pivot, then that of their squares.
+        scale: The weights of the vector's channels; become what distances are multiplied by.
+        shift: Their biases; become what is added.
+        was: What the running statistics of the thread's channel were, where they are kept.
+        at: Where the thread stands.
+        block: Which set.
+        values: Values of a channel.
+        inverse: One over that.
+        targets: Mean, spread, running mean, running variance.
+        eps: Added to the variance.
+        momentum: Share of the new statistics.
+        tracked: Whether running statistics are kept.
+        unbiased: Whether the spread is the unbiased variance.
+        lay: The layout.
+    """
+    thread = T.get_thread_binding()
+    found = T.alloc_local((2,), "float32")
+    factor = T.alloc_local((1,), "float32")
+    addend = T.alloc_local((1,), "float32")
+    for i in T.unroll(lay.slots):
+        within = T.min(at[1] + i, lay.channels - 1)
+        found[0] = totals[within]
+        found[1] = totals[lay.channels + within]
+        factor[0] = scale[i]
+        addend[0] = shift[i]
+        settle(pivot, found, inverse, inverse, factor, addend, was, False, 0, targets, eps, momentum, False, False)
+        scale[i] = factor[0]
+        shift[i] = addend[0]
+    if thread < lay.channels:
+        found[0] = totals[thread]
+        found[1] = totals[lay.channels + thread]
+        settle(
+            mine, found, inverse, T.float32(1.0) / (values - T.float32(1.0)), factor, addend, was, True,
+            block * lay.channels + thread, targets, eps, momentum, tracked, unbiased,
+        )  # fmt: skip
+
+
 def held_sets(dtype: str, weight_dtype: str, running_dtype: str | None, unbiased: bool, lay: SetLayout) -> Any:
     """Sets of channels that a block holds between load and store.
 
@@ -133,9 +179,6 @@ def held_sets(dtype: str, weight_dtype: str, running_dtype: str | None, unbiased
         shift = T.alloc_local((slots,), "float32")
         mine = T.alloc_local((1,), "float32")
         was = T.alloc_local((2,), "float32")
-        found = T.alloc_local((2,), "float32")
-        factor = T.alloc_local((1,), "float32")
-        addend = T.alloc_local((1,), "float32")
         stand(at, place, block, n, sets, lay)
         values = T.cast(n, "float32") * T.float32(lay.spatial)
         inverse = T.float32(1.0) / values
@@ -188,26 +231,10 @@ def held_sets(dtype: str, weight_dtype: str, running_dtype: str | None, unbiased
                     sums[k] += distance
                     sums[vector + k] += distance * distance
         add_up(sums, parts, totals, 2, at, lay)
-        for i in T.unroll(slots):
-            within = T.min(at[1] + i, lay.channels - 1)
-            found[0] = totals[within]
-            found[1] = totals[lay.channels + within]
-            factor[0] = scale[i]
-            addend[0] = shift[i]
-            settle(
-                pivot, found, inverse, inverse, factor, addend, was, False, 0, (mean, mean, mean, mean), eps, momentum,
-                False, False,
-            )  # fmt: skip
-            scale[i] = factor[0]
-            shift[i] = addend[0]
-        if thread < lay.channels:
-            found[0] = totals[thread]
-            found[1] = totals[lay.channels + thread]
-            settle(
-                mine, found, inverse, T.float32(1.0) / (values - T.float32(1.0)), factor, addend, was, True,
-                block * lay.channels + thread, (mean, spread_of, running_mean, running_var), eps, momentum, tracked,
-                unbiased,
-            )  # fmt: skip
+        settle_set(
+            pivot, mine, totals, scale, shift, was, at, block, values, inverse,
+            (mean, spread_of, running_mean, running_var), eps, momentum, tracked, unbiased, lay,
+        )  # fmt: skip
         spread(scales, scale, at, lay)
         spread(shifts, shift, at, lay)
         place[0] -= place[1] * (trips * ahead)

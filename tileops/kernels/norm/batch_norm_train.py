@@ -8,33 +8,12 @@ from tileops.kernels.kernel_base import Entry
 from tileops.kernels.norm.call_spec import BatchNormCall, BatchNormTrainFwdInterface
 from tileops.kernels.norm.channel_kernel import ChannelKernel
 from tileops.kernels.norm.channel_launches import ChannelFacts, OneLaunch, SetLaunch
-from tileops.kernels.norm.channel_layout import (
-    MANY_CHANNELS,
-    OWN_THREADS,
-    STREAM_THREADS,
-    held_layout,
-    own_layout,
-    streamed_layout,
-)
-from tileops.kernels.norm.channel_regions import (
-    held_refusal,
-    held_smem_bytes,
-    held_threads,
-    own_smem_bytes,
-    split_refusal,
-    streamed_smem_bytes,
-    whole_refusal,
-)
+from tileops.kernels.norm.channel_layout import MANY_CHANNELS, OWN_THREADS, ChannelLayout, own_layout
+from tileops.kernels.norm.channel_regions import own_smem_bytes, split_refusal, whole_refusal
+from tileops.kernels.norm.channel_ways import HeldChannels, StreamedChannels
 from tileops.kernels.norm.cut_launches import CutLaunch
 from tileops.kernels.norm.cut_layout import CUT_THREADS, FACTS, cut_layout, cut_smem_bytes
-from tileops.kernels.norm.set_layout import (
-    set_layout,
-    set_smem_bytes,
-    set_threads,
-    streamed_set_layout,
-    streams_sets,
-    takes_sets,
-)
+from tileops.kernels.norm.set_layout import SetLayout
 from tileops.kernels.tilelang_build import stated_arch
 
 __all__ = [
@@ -61,6 +40,11 @@ def facts_of(call: BatchNormCall) -> ChannelFacts:
         arch=stated_arch(call),
         in_turn=False,
     )
+
+
+def launch_of(facts: ChannelFacts, layout: ChannelLayout | SetLayout, *, held: bool) -> OneLaunch:
+    """What runs in *layout*: a block that holds its channels or streams them, or has a set."""
+    return SetLaunch(facts, layout) if isinstance(layout, SetLayout) else OneLaunch(facts, layout, held=held)
 
 
 class BatchNormTraining(ChannelKernel, BatchNormTrainFwdInterface):
@@ -116,44 +100,18 @@ class BatchNormFwdTrainWholeKernel(BatchNormTraining):
         return identity, lambda: cls(OneLaunch(*identity, held=True))
 
 
-class BatchNormFwdTrainWideKernel(BatchNormTraining):
+class BatchNormFwdTrainWideKernel(HeldChannels, BatchNormTraining):
     """A channel in one block's registers, or a set of neighbouring ones where planes begin at odd places."""
 
     preferred_over = frozenset({"fwd_train_split"})
-
-    @classmethod
-    def region_refusal(cls, call: BatchNormCall) -> str | None:
-        """Refuse channels of more values than a block holds."""
-        return held_refusal(call.values, call.spatial, call.dtype)
-
-    @classmethod
-    def block_smem_bytes(cls, call: BatchNormCall) -> int:
-        """Where a channel spans more than a warp, its warps exchange sums; sets of many values wait there too."""
-        if takes_sets(call.n, call.c, call.spatial, call.dtype, call.smem_budget, 1):
-            return set_smem_bytes(call.n, call.spatial, call.dtype, 1)
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            return set_smem_bytes(call.n, call.spatial, call.dtype, 0)
-        return held_smem_bytes(call.values, call.c, call.spatial, call.dtype, STATISTICS)
-
-    @classmethod
-    def block_threads(cls, call: BatchNormCall) -> int:
-        """As many as hold a channel, or a set of them."""
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            return set_threads(call.n, call.spatial, call.dtype)
-        return held_threads(call.values, call.c, call.spatial, call.dtype)
+    tensors = 1
+    exchanged = STATISTICS
 
     @classmethod
     def entry_for(cls, call: BatchNormCall) -> Entry:
         """What is built in is how channels lie over threads, and the plane of a set; other extents are not."""
-        facts = facts_of(call)
-        if takes_sets(call.n, call.c, call.spatial, call.dtype, call.smem_budget, 1):
-            sets = set_layout(call.n, call.spatial, call.dtype, 1)
-            return (facts, sets), lambda: cls(SetLaunch(facts, sets))
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            streamed = streamed_set_layout(call.n, call.spatial, call.dtype, 1)
-            return (facts, streamed), lambda: cls(SetLaunch(facts, streamed))
-        layout = held_layout(call.values, call.spatial, call.dtype, many=call.c >= MANY_CHANNELS)
-        return (facts, layout), lambda: cls(OneLaunch(facts, layout, held=True))
+        identity = facts_of(call), cls.layout_of(call)
+        return identity, lambda: cls(launch_of(*identity, held=True))
 
 
 class BatchNormFwdTrainSplitKernel(BatchNormTraining):
@@ -182,36 +140,15 @@ class BatchNormFwdTrainSplitKernel(BatchNormTraining):
         return identity, lambda: cls(CutLaunch(*identity))
 
 
-class BatchNormFwdTrainKernel(BatchNormTraining):
+class BatchNormFwdTrainKernel(StreamedChannels, BatchNormTraining):
     """Channels of any length and number: a block streams each of them, or sets where planes begin at odd places."""
 
     general = True
-
-    @classmethod
-    def region_refusal(cls, call: BatchNormCall) -> str | None:
-        """Refuse nothing more."""
-        return None
-
-    @classmethod
-    def block_smem_bytes(cls, call: BatchNormCall) -> int:
-        """Warps exchange their statistics."""
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            return set_smem_bytes(call.n, call.spatial, call.dtype, 0)
-        return streamed_smem_bytes(call.spatial, call.dtype, STATISTICS)
-
-    @classmethod
-    def block_threads(cls, call: BatchNormCall) -> int:
-        """The same for all that are not of sets."""
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            return set_threads(call.n, call.spatial, call.dtype)
-        return STREAM_THREADS
+    tensors = 1
+    exchanged = STATISTICS
 
     @classmethod
     def entry_for(cls, call: BatchNormCall) -> Entry:
         """What is built in is how a plane is read, and the plane of a set; other extents are not."""
-        facts = facts_of(call)
-        if streams_sets(call.n, call.c, call.spatial, call.dtype):
-            sets = streamed_set_layout(call.n, call.spatial, call.dtype, 1)
-            return (facts, sets), lambda: cls(SetLaunch(facts, sets))
-        layout = streamed_layout(call.spatial, call.dtype, STREAM_THREADS)
-        return (facts, layout), lambda: cls(OneLaunch(facts, layout, held=False))
+        identity = facts_of(call), cls.layout_of(call)
+        return identity, lambda: cls(launch_of(*identity, held=False))

@@ -147,19 +147,13 @@ class OneLaunch:
             shape = (n, c, -1, self.vector)
             self.launch(x.view(shape), out.view(shape), mean, spread, weight, bias, running)
             return
-        values = x.numel() // c
-        self.compiled(
-            x.view(-1, self.vector),
-            weight,
-            bias,
-            *running,
-            out.view(-1, self.vector),
-            mean,
-            spread,
-            *self.scalars,
-            *share_of(values),
-            *walk_of(n, c, values // n // self.vector, self.lanes),
-        )
+        vectors = x.view(-1, self.vector), out.view(-1, self.vector)
+        extents = self.extents(n, c, x.numel() // c, self.lanes)
+        self.compiled(vectors[0], weight, bias, *running, vectors[1], mean, spread, *self.scalars, *extents)
+
+    def extents(self, n: int, c: int, values: int, lanes: int) -> tuple[float, ...]:
+        """What a program that sees vectors takes of the extents: channels of *values* values, *lanes* threads each."""
+        return *share_of(values), *walk_of(n, c, values // n // self.vector, lanes)
 
     def launch(
         self,
@@ -186,32 +180,12 @@ class SetLaunch(OneLaunch):
     def __init__(self, facts: ChannelFacts, layout: SetLayout) -> None:
         self.vector = layout.vector
         self.scalars = facts.scalars
+        self.lanes = layout.rows
         if layout.steps > 0:
             self.compiled = facts.compiled("held_sets", SET_PROGRAMS, lay=layout)
         else:
             self.compiled = facts.compiled("streamed_sets", STREAMED_SET_PROGRAMS, lay=layout)
 
-    def normalize(
-        self,
-        x: torch.Tensor,
-        n: int,
-        c: int,
-        out: torch.Tensor,
-        mean: torch.Tensor,
-        spread: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor,
-        running: tuple[torch.Tensor, ...],
-    ) -> None:
-        """Normalize *n* samples of *c* channels into *out*, *mean* and *spread*."""
-        self.compiled(
-            x.view(-1, self.vector),
-            weight,
-            bias,
-            *running,
-            out.view(-1, self.vector),
-            mean,
-            spread,
-            *self.scalars,
-            n,
-        )
+    def extents(self, n: int, c: int, values: int, lanes: int) -> tuple[float, ...]:
+        """The number of samples: how many values a plane has is built in."""
+        return (n,)

@@ -13,8 +13,7 @@ from typing import Any
 
 import tilelang.language as T
 
-from tileops.kernels.norm.batch_norm_sets_program import PASSES, add_up, spread, stand
-from tileops.kernels.norm.channel_program import settle
+from tileops.kernels.norm.batch_norm_sets_program import PASSES, add_up, settle_set, spread, stand
 from tileops.kernels.norm.set_layout import SetLayout
 
 __all__ = ["PASSES", "streamed_sets", "streamed_sets_of_gradients"]
@@ -65,9 +64,6 @@ def streamed_sets(dtype: str, weight_dtype: str, running_dtype: str | None, unbi
         shift = T.alloc_local((slots,), "float32")
         mine = T.alloc_local((1,), "float32")
         was = T.alloc_local((2,), "float32")
-        found = T.alloc_local((2,), "float32")
-        factor = T.alloc_local((1,), "float32")
-        addend = T.alloc_local((1,), "float32")
         stand(at, place, block, n, sets, lay)
         values = T.cast(n, "float32") * T.float32(lay.spatial)
         inverse = T.float32(1.0) / values
@@ -125,26 +121,10 @@ def streamed_sets(dtype: str, weight_dtype: str, running_dtype: str | None, unbi
             for k in T.unroll(2 * vector):
                 sums[k] += lap[k]
         add_up(sums, parts, totals, 2, at, lay)
-        for i in T.unroll(slots):
-            within = T.min(at[1] + i, lay.channels - 1)
-            found[0] = totals[within]
-            found[1] = totals[lay.channels + within]
-            factor[0] = scale[i]
-            addend[0] = shift[i]
-            settle(
-                pivot, found, inverse, inverse, factor, addend, was, False, 0, (mean, mean, mean, mean), eps, momentum,
-                False, False,
-            )  # fmt: skip
-            scale[i] = factor[0]
-            shift[i] = addend[0]
-        if thread < lay.channels:
-            found[0] = totals[thread]
-            found[1] = totals[lay.channels + thread]
-            settle(
-                mine, found, inverse, T.float32(1.0) / (values - T.float32(1.0)), factor, addend, was, True,
-                block * lay.channels + thread, (mean, spread_of, running_mean, running_var), eps, momentum, tracked,
-                unbiased,
-            )  # fmt: skip
+        settle_set(
+            pivot, mine, totals, scale, shift, was, at, block, values, inverse,
+            (mean, spread_of, running_mean, running_var), eps, momentum, tracked, unbiased, lay,
+        )  # fmt: skip
         spread(scales, scale, at, lay)
         spread(shifts, shift, at, lay)
         for trip in T.serial(trips):
