@@ -5,9 +5,9 @@
 
 Needs a GPU. Peers: PyTorch eager, torch.compile, and liger-kernel and flashinfer where they are installed and have the
 op. Times are medians in microseconds between two events around one call; the L2 cache is flushed before each by filling
-512 MiB, which takes longer than any host needs to enqueue the call, so that only device time is seen. What an event
-pair costs by itself is in every time: an empty kernel is timed so too. A copy is `Tensor.copy_` of as many bytes as the
-op reads and writes at least.
+512 MiB three times, which takes longer than a host needs to enqueue the call, so that only device time is seen. What an
+event pair costs by itself is in every time: an empty kernel is timed so too. A copy is `Tensor.copy_` of as many bytes
+as the op reads and writes at least.
 """
 
 from __future__ import annotations

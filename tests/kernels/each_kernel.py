@@ -28,17 +28,20 @@ ROW_LENGTHS = {"tiled": 1111, "short": 257, "held": 3000, "cut": 12289}
 TRAINING = {
     "fwd_train_whole": [(32, 70, 1)],
     "fwd_train_wide": [(4, 16, 784), (16, 24, 49), (40, 520, 1)],
+    "fwd_train_cluster": [(3, 130, 3136), (7, 70, 3136), (9, 33, 3120), (70, 5, 256)],
     "fwd_train_split": [(3, 5, 9030), (4, 3, 16384)],
     "fwd_train_kernel": [(70, 530, 36), (40, 6, 49)],
 }
 INFERENCE = [(4, 16, 784), (16, 24, 49), (3, 5, 77), (32, 64, 1), (2, 3, 1080), (3, 8, 3)]
 BACKWARD = {
     "bwd_wide": [(4, 16, 784), (16, 24, 49)],
+    "bwd_cluster": [(3, 130, 3136), (7, 70, 3136), (9, 33, 3120), (70, 5, 256)],
     "bwd_split": [(3, 5, 9030), (4, 3, 16384)],
     "bwd_kernel": [(70, 530, 36), (40, 6, 49)],
 }
 INSTANCES = {
     "instance_norm_wide": [(4, 16, 784), (16, 24, 49), (64, 40, 64), (1100, 3, 5)],
+    "instance_norm_cluster": [(2, 70, 8192), (5, 13, 8192), (3, 11, 8200), (1, 5, 100_000)],
     "instance_norm_split": [(3, 5, 9030)],
     "instance_norm": [(2, 270, 20000)],
 }
@@ -70,6 +73,14 @@ def rows(interface: str, way: str) -> Run:
         n = ROW_LENGTHS[way]
         kernel = build(kind, row_call(n, torch.bfloat16))
         kernel(*ROW_NORMS[interface].tensors(5, n, torch.bfloat16, DEVICE))
+
+    return run
+
+
+def ring(interface: str) -> Run:
+    def run(kind: type[Any]) -> None:
+        kernel = build(kind, row_call(1000, torch.bfloat16, few_rows=False))
+        kernel(*ROW_NORMS[interface].tensors(2500, 1000, torch.bfloat16, DEVICE))
 
     return run
 
@@ -132,6 +143,8 @@ RUNS: Mapping[tuple[type[Op], str], Run] = {
         )
         for way in WAYS
     },
+    (ops.LayerNormFwdOp, "layer_norm_ring_rows"): ring("layer_norm"),
+    (ops.RMSNormFwdOp, "rms_norm_ring_rows"): ring("rms_norm"),
     **{(BatchNormFwdOp, key): training(shapes) for key, shapes in TRAINING.items()},
     (BatchNormFwdOp, "fwd_infer_kernel"): inference,
     **{(BatchNormBwdOp, key): backward(shapes) for key, shapes in BACKWARD.items()},

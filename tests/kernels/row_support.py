@@ -80,6 +80,11 @@ class RowNorm:
         found: type[Kernel] = getattr(self.module, f"{self.title}{WAYS[way]}Kernel")
         return found
 
+    def ring(self) -> Any:
+        """The kernel whose rows come through a ring, of an op that has one."""
+        found: type[Kernel] = getattr(self.module, f"{self.title}RingRowsKernel")
+        return found
+
     def tensors(
         self, rows: int, n: int, dtype: torch.dtype, device: torch.device, *, mean: float = 0.0, std: float = 1.0
     ) -> Tensors:

@@ -22,13 +22,16 @@ ARCHS = [80, 89, 90]
 CALLS = {
     "fwd_train_whole": BatchNormCall(32, 64, 1, dtype=HALF, weight_dtype=HALF, running_dtype=FULL),
     "fwd_train_wide": BatchNormCall(4, 256, 784, dtype=FULL, running_dtype=FULL),
+    "fwd_train_cluster": BatchNormCall(32, 256, 3136, dtype=HALF, weight_dtype=HALF, running_dtype=FULL),
     "fwd_train_split": BatchNormCall(3, 5, 90300, dtype=HALF, weight_dtype=FULL, running_dtype=HALF),
     "fwd_train_kernel": BatchNormCall(4096, 1024, 64, dtype=BRAIN, weight_dtype=BRAIN),
     "fwd_infer_kernel": BatchNormCall(4, 256, 784, dtype=BRAIN, weight_dtype=FULL, running_dtype=FULL),
     "bwd_wide": BatchNormCall(256, 512, 1, dtype=HALF, weight_dtype=HALF),
+    "bwd_cluster": BatchNormCall(32, 256, 3136, dtype=HALF, weight_dtype=FULL),
     "bwd_split": BatchNormCall(3, 5, 90300, dtype=HALF, weight_dtype=FULL),
     "bwd_kernel": BatchNormCall(4096, 1024, 64, dtype=BRAIN, weight_dtype=BRAIN),
     "instance_norm_wide": BatchNormCall(8, 128, 1024, dtype=HALF, weight_dtype=FULL, running_dtype=FULL),
+    "instance_norm_cluster": BatchNormCall(3, 5, 131_072, dtype=BRAIN, weight_dtype=FULL, running_dtype=BRAIN),
     "instance_norm_split": BatchNormCall(2, 3, 90301, dtype=BRAIN, weight_dtype=BRAIN),
     "instance_norm": BatchNormCall(32, 64, 112 * 160, dtype=HALF, weight_dtype=FULL, running_dtype=HALF),
     "instance_norm_infer": BatchNormCall(4, 256, 49, dtype=HALF, weight_dtype=HALF, running_dtype=HALF),
@@ -58,8 +61,15 @@ def test_each_kernel_has_a_call_that_it_serves() -> None:
     assert {key: KERNELS[key].refusal(on_arch(call, 90)) for key, call in CALLS.items()} == dict.fromkeys(CALLS)
 
 
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize(("key", "asked"), [*CALLS.items(), *SETS])
+@pytest.mark.parametrize(
+    ("key", "asked", "arch"),
+    [
+        (key, asked, arch)
+        for arch in ARCHS
+        for key, asked in [*CALLS.items(), *SETS]
+        if arch in (KERNELS[key].supported_archs or ARCHS)
+    ],
+)
 def test_it_compiles_in_what_it_says_a_block_takes(key: str, asked: BatchNormCall, arch: int) -> None:
     call, kind = on_arch(asked, arch), KERNELS[key]
     _, builder = kind.entry_for(call)
@@ -67,7 +77,9 @@ def test_it_compiles_in_what_it_says_a_block_takes(key: str, asked: BatchNormCal
     threads = [int(each) for one in built for each in re.findall(r"__launch_bounds__\((\d+),", one.get_kernel_source())]
     assert max(threads) == kind.block_threads(call)
     stated = kind.block_smem_bytes(call)
-    assert max(shared_bytes(one) if "extern __shared__" in one.get_kernel_source() else 0 for one in built) == stated
+    taken = max(shared_bytes(one) if "extern __shared__" in one.get_kernel_source() else 0 for one in built)
+    # Of a cluster it is stated what the largest takes, and barriers, which are not asked for at a launch.
+    assert taken <= stated if "cluster" in key else taken == stated
 
 
 @pytest.mark.parametrize("key", ["fwd_train_wide", "fwd_train_split", "fwd_train_kernel", "bwd_kernel"])

@@ -14,7 +14,7 @@ from tests.kernels.row_support import DTYPES, EPS, MOST_VALUES, ROW_NORMS, WAYS,
 from tests.kernels.support import DEVICE
 from tileops.kernels.device_facts import device_facts
 from tileops.kernels.norm import rows as rows_module
-from tileops.kernels.norm.row_launches import MOST_LAUNCHES, HeldLaunch, TiledLaunch, few_launches
+from tileops.kernels.norm.row_launches import MOST_LAUNCHES, HeldLaunch, TiledLaunch, cut_launches, few_launches
 
 LAID_OUT = [1, 2, 7, 8, 16, 17, 63, 64, 255, 256, 511, 512, 513, 1024, 1025, 2048, 2049, 3000, 4096, 4097, 8191, 8192]
 LAID_OUT += [8193, 12289, 16383, 16384, 16385, 32767, 32768, 32769, 65535, 65536, 65537, 131072, 262143, 262144]
@@ -76,6 +76,10 @@ def test_a_table_is_bounded_begins_with_the_usual_launch_and_stays_in_what_is_st
             assert (launch.blocks > 1) == (way == "cut"), "clusters came with SM90"
             steps = -(-n // (launch.lanes * launch.blocks * launch.vector))
             assert steps * launch.vector <= MOST_VALUES, "the bound on the error holds for each"
+            if launch.distances:
+                assert cls.recipe.centred
+                assert not launch.in_shared
+                assert launch.rows * steps * launch.vector <= 32, "each is a register"
             if not launch.in_shared:
                 assert launch.rows * steps * launch.vector <= 64, "more values a thread spill"
     assert longest >= 5, "there is something to choose from"
@@ -100,15 +104,54 @@ def test_a_table_of_few_rows_stays_in_what_is_stated_of_a_block(dtype: torch.dty
             assert (launch.groups, launch.rows, launch.blocks, launch.in_shared) == (1, 1, 1, False)
 
 
-def test_the_cuts_of_few_rows_are_measured_on_few_rows_and_all_else_on_many() -> None:
-    cut, held = ROW_NORMS["layer_norm"].kernel("cut"), ROW_NORMS["layer_norm"].kernel("held")
-    assert cut.measured_rows(16384, torch.float16) == 16
-    assert cut.measured_rows(16385, torch.float16) == 2**25 // 16385
-    assert held.measured_rows(16384, torch.float16) == 2048
-    assert ROW_NORMS["layer_norm"].kernel("tiled").measured_rows(2**28, torch.float32) == 1
-    wide = ROW_NORMS["rms_norm"].kernel("cut")
-    assert wide.measured_rows(65536, torch.float16) == 16
-    assert wide.measured_rows(65536, torch.float32) == 256
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_table_of_many_cut_rows_stays_in_what_is_stated_of_a_block(dtype: torch.dtype) -> None:
+    for n, name in itertools.product(LAID_OUT, ROW_NORMS):
+        cls, call = ROW_NORMS[name].kernel("cut"), row_call(n, dtype, few_rows=False)
+        if cls.refusal(call) is not None:
+            continue
+        usual, *others = cut_launches(n, dtype, many=True)
+        assert usual.lanes == cls.block_threads(call)
+        assert shared_bytes(usual, cls.recipe, n, dtype) == cls.block_smem_bytes(call) <= cls.most_smem_bytes()
+        assert usual.resident * shared_bytes(usual, cls.recipe, n, dtype) <= 227 * 1024 or usual.blocks > 2
+        for launch in (usual, *others):
+            assert launch.blocks in (2, 4, 8)
+            assert shared_bytes(launch, cls.recipe, n, dtype) <= cls.block_smem_bytes(call)
+            assert -(-n // (launch.lanes * launch.blocks)) <= MOST_VALUES
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_table_of_rings_stays_in_what_is_stated_of_a_block(name: str, dtype: torch.dtype) -> None:
+    cls = ROW_NORMS[name].ring()
+    for n in (8, 512, 520, 768, 1000, 1024):
+        call = row_call(n, dtype, few_rows=False)
+        assert cls.refusal(call) is None
+        usual, *others = cls.launches_of(n, dtype)
+        assert others
+        for launch in (usual, *others):
+            taken = launch.stages * (launch.warps * n * dtype.itemsize + 8)
+            assert taken <= cls.block_smem_bytes(call) <= cls.most_smem_bytes()
+            assert launch.warps * 32 == cls.block_threads(call)
+            assert launch.vector * dtype.itemsize == 16
+    for n in (513, 1025, 1032):
+        assert cls.refusal(row_call(n, torch.float16, few_rows=False)) is not None
+    assert cls.refusal(row_call(768, dtype, few_rows=True)) == "few_rows is True"
+
+
+def test_few_rows_are_measured_on_few_rows_and_all_else_on_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module, "compile_program", lambda *_, **__: types.SimpleNamespace(launch=None))
+
+    def measured(name: str, way: str, n: int, dtype: torch.dtype, *more: bool) -> int:
+        rows: int = ROW_NORMS[name].kernel(way)(n, EPS, dtype, *more, arch=90)._rows_measured()
+        return rows
+
+    assert measured("layer_norm", "cut", 16384, torch.float16) == 16
+    assert measured("layer_norm", "cut", 16385, torch.float16, True) == 2**25 // 16385
+    assert measured("layer_norm", "held", 16384, torch.float16) == 2048
+    assert measured("layer_norm", "held", 4096, torch.float16, True) == 16
+    assert measured("layer_norm", "tiled", 2**28, torch.float32) == 1
+    assert measured("rms_norm", "cut", 65536, torch.float32, True) == 256
 
 
 @pytest.mark.parametrize("name", ROW_NORMS)

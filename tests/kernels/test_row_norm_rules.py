@@ -23,7 +23,7 @@ from tileops.kernels.norm.row_launches import (
     HeldLaunch,
     TiledLaunch,
 )
-from tileops.kernels.norm.rows import CutRows, HeldRows, ShortRows, TiledRows
+from tileops.kernels.norm.rows import CutRows, HeldRows, RingRows, ShortRows, TiledRows
 
 MOST = 2**28
 KERNELS = list(itertools.product(ROW_NORMS, WAYS))
@@ -131,7 +131,8 @@ def test_the_build_identity_is_row_length_epsilon_and_dtype_and_builds_with_them
     call = on_arch(row_call(n, torch.bfloat16, 1e-6), 90)
     identity, builder = kernel.entry_for(call)
     assert identity == (n, 1e-6, torch.bfloat16)
-    assert kernel.entry_for(dataclasses.replace(call, few_rows=False))[0] == identity
+    many = kernel.entry_for(dataclasses.replace(call, few_rows=False))[0]
+    assert many == ((*identity, True) if way == "cut" else identity)
     builder()
     (asked,) = compiled
     program = "tiled_rows" if way == "tiled" else "held_rows"
@@ -151,7 +152,7 @@ def test_the_build_identity_is_row_length_epsilon_and_dtype_and_builds_with_them
         (2048, True, 128),
         (2049, True, 256),
         (4096, True, 256),
-        (4096, False, 128),
+        (3072, False, 128),
         (4097, True, 512),
         (8192, True, 512),
         (8192, False, 256),
@@ -191,12 +192,18 @@ def test_an_op_has_a_recipe_of_its_own_and_of_its_tensors() -> None:
 @pytest.mark.parametrize("name", ROW_NORMS)
 def test_an_op_has_the_four_ways_and_short_and_cut_rows_win_over_held_ones(name: str) -> None:
     norm = ROW_NORMS[name]
-    assert set(norm.module.__all__) == {norm.kernel(way).__name__ for way in WAYS}
+    ringed = name in ("layer_norm", "rms_norm")
+    rings = [norm.ring()] if ringed else []
+    assert set(norm.module.__all__) == {kind.__name__ for kind in (*map(norm.kernel, WAYS), *rings)}
+    for kernel in rings:
+        assert issubclass(kernel, RingRows)
+        assert kernel.preferred_over == {f"{name}_held_rows"}
     for way, base in {"tiled": TiledRows, "short": ShortRows, "held": HeldRows, "cut": CutRows}.items():
         kernel = norm.kernel(way)
         assert issubclass(kernel, base)
         assert kernel.general == (way == "tiled")
-        assert kernel.preferred_over == ({f"{name}_held_rows"} if way in ("short", "cut") else set())
+        below = {"short": "ring" if ringed else "held", "cut": "held"}
+        assert kernel.preferred_over == ({f"{name}_{below[way]}_rows"} if way in below else set())
 
 
 @pytest.mark.parametrize(
@@ -207,7 +214,7 @@ def test_an_op_has_the_four_ways_and_short_and_cut_rows_win_over_held_ones(name:
         ("short", 1, torch.float16, 0, 0, 128),
         ("held", 1024, torch.float32, 4 * 3 * 4, 4 * 4, 128),
         ("held", 769, torch.bfloat16, 4 * 3 * 4, 4 * 4, 128),
-        ("held", 4096, torch.float16, 4 * 3 * 4, 4 * 4, 128),
+        ("held", 3072, torch.float16, 4 * 3 * 4, 4 * 4, 128),
         ("held", 4097, torch.float16, 8 * 3 * 4, 8 * 4, 256),
         ("held", 8192, torch.float32, 8 * 3 * 4, 8 * 4, 256),
         ("held", 8193, torch.float16, 8 * 3 * 4 + 33 * 256 * 2, 8 * 4, 256),
@@ -268,3 +275,11 @@ def test_a_launch_covers_the_row_in_aligned_loads_and_few_values_a_thread(
         assert (launch.groups, launch.rows) == (1, 1) or not (launch.in_shared or launch.blocks > 1)
         steps = -(-n // (launch.lanes * launch.blocks * launch.vector))
         assert steps * launch.vector <= (MOST_VALUES if launch.in_shared else 64), "more values a thread spill"
+
+
+@pytest.mark.parametrize(("name", "threads"), [("layer_norm", 256), ("fused_add_layer_norm", 128), ("rms_norm", 128)])
+def test_a_centred_row_that_is_read_alone_has_more_threads_from_3073_elements(name: str, threads: int) -> None:
+    kernel = ROW_NORMS[name].kernel("held")
+    assert kernel.block_threads(row_call(3072, torch.bfloat16, few_rows=False)) == 128
+    assert kernel.block_threads(row_call(3080, torch.bfloat16, few_rows=False)) == threads
+    assert kernel.block_threads(row_call(4096, torch.bfloat16, few_rows=False)) == threads

@@ -119,7 +119,7 @@ def test_tuning_installs_the_fastest_launch_and_writes_it_down(bench: Bench) -> 
         "card": CARD,
         "versions": VERSIONS,
         "entries": {
-            "tileops.kernels.norm.layer_norm.LayerNormHeldRowsKernel(4096, 1e-05, torch.bfloat16) sm_90": {
+            "tileops.kernels.norm.layer_norm.LayerNormHeldRowsKernel(3072, 1e-05, torch.bfloat16) sm_90": {
                 "launch": dataclasses.asdict(built.layout),
                 "us": 9.0,
                 "usual_us": 10.0,
@@ -155,11 +155,11 @@ def test_what_is_on_file_is_not_measured_again(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        lambda: LayerNormHeldRowsKernel(4096, 1e-6, torch.bfloat16, arch=90),
-        lambda: LayerNormHeldRowsKernel(4096, EPS, torch.float16, arch=90),
+        lambda: LayerNormHeldRowsKernel(3072, 1e-6, torch.bfloat16, arch=90),
+        lambda: LayerNormHeldRowsKernel(3072, EPS, torch.float16, arch=90),
         lambda: LayerNormHeldRowsKernel(2048, EPS, torch.bfloat16, arch=90),
-        lambda: LayerNormHeldRowsKernel(4096, EPS, torch.bfloat16, arch=80),
-        lambda: ROW_NORMS["fused_add_layer_norm"].kernel("held")(4096, EPS, torch.bfloat16, arch=90),
+        lambda: LayerNormHeldRowsKernel(3072, EPS, torch.bfloat16, arch=80),
+        lambda: ROW_NORMS["fused_add_layer_norm"].kernel("held")(3072, EPS, torch.bfloat16, arch=90),
     ],
 )
 def test_each_build_identity_arch_and_class_is_tuned_by_itself(bench: Bench, other: Callable[[], Any]) -> None:
@@ -203,7 +203,7 @@ def test_an_op_in_tuned_mode_searches_once_for_each_kernel_before_it_first_runs(
     card = torch.device("cuda", 0)
     with faked({card: DeviceFacts(arch=90, sm_count=132, smem_budget=232448)}):
         early, late, plain = (LayerNormFwdOp() for _ in range(3))
-        call = row_call(4096, torch.bfloat16, few_rows=False)
+        call = row_call(3072, torch.bfloat16, few_rows=False)
         call = dataclasses.replace(call, device=card)
         built = early.kernel_for("layer_norm", call)
         assert resident_of(built) == 6
@@ -240,7 +240,7 @@ def test_the_file_is_read_once_in_a_process(bench: Bench, monkeypatch: pytest.Mo
         return original(self, *arguments, **named)
 
     monkeypatch.setattr(Path, "open", opened)
-    for n in (513, 1024, 2048, 4096):
+    for n in (513, 1024, 2048, 3072):
         kernel(n)
     assert read == [bench.file]
 
@@ -251,7 +251,7 @@ def test_the_file_is_read_once_in_a_process(bench: Bench, monkeypatch: pytest.Mo
 def test_a_second_process_starts_tuned_and_measures_nothing(bench: Bench, fresh_python: FreshPython) -> None:
     script = PLAYED + (
         "tuning.timed = None\n"
-        "kernel = LayerNormHeldRowsKernel(4096, 1e-5, torch.bfloat16, arch=90)\n"
+        "kernel = LayerNormHeldRowsKernel(3072, 1e-5, torch.bfloat16, arch=90)\n"
         "started = kernel.launch.parameters['resident']\n"
         "kernel.request_tune()\n"
         "print(started, kernel.launch.parameters['resident'])\n"
@@ -337,7 +337,7 @@ def test_where_the_clock_fails_nothing_changes(bench: Bench, monkeypatch: pytest
 
     monkeypatch.setattr(tuning, "timed", timed)
     built = kernel()
-    with pytest.warns(RuntimeWarning, match=f"{re.escape('LayerNormHeldRowsKernel(4096')}.* is not tuned: {error}"):
+    with pytest.warns(RuntimeWarning, match=f"{re.escape('LayerNormHeldRowsKernel(3072')}.* is not tuned: {error}"):
         built.request_tune()
     assert resident_of(built) == 6
     assert not bench.folder.exists()
@@ -364,17 +364,17 @@ from tileops.ops import LayerNormFwdOp
 
 warnings.filterwarnings("error", message=".*(tuning file|tuned)")
 device = torch.device("cuda", 0)
-x = torch.randn(64, 4096, device=device, dtype=torch.float16)
-op = LayerNormFwdOp(4096)
+x = torch.randn(64, 3072, device=device, dtype=torch.float16)
+op = LayerNormFwdOp(3072)
 if sys.argv[1] == "tune":
     op.request_tune()
 else:
     tuning.timed = None  # nothing may be measured
 result = op(x)
-kernel = op.kernel_for("layer_norm", LayerNormCall(4096, 1e-5, torch.float16, device=device))
+kernel = op.kernel_for("layer_norm", LayerNormCall(3072, 1e-5, torch.float16, device=device))
 started = dataclasses.asdict(kernel.layout)
 op.request_tune()
-expected = torch.nn.functional.layer_norm(x.double(), (4096,))
+expected = torch.nn.functional.layer_norm(x.double(), (3072,))
 found = {
     "error": (op(x).double() - expected).abs().max().item() + (result.double() - expected).abs().max().item(),
     "started": started,
@@ -401,7 +401,7 @@ def test_an_op_measures_on_the_gpu_and_one_of_a_second_process_starts_tuned(
     content = json.loads(file.read_text())
     assert content["card"] == torch.cuda.get_device_name(0)
     ((key, entry),) = content["entries"].items()
-    assert "LayerNormHeldRowsKernel(4096, 1e-05, torch.float16)" in key
+    assert "LayerNormHeldRowsKernel(3072, 1e-05, torch.float16)" in key
     assert entry["launch"] == first["layout"]
     # 64 MiB are read and 64 MiB written: no card takes less than a microsecond or as much as ten milliseconds.
     assert 1.0 < entry["us"] <= entry["usual_us"] < 10_000.0

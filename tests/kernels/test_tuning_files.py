@@ -152,7 +152,7 @@ def test_where_nothing_can_be_written_the_process_is_tuned_and_told_once(
     prevent(monkeypatch, bench.folder)
     bench.times = eight_resident_are_faster
     with pytest.warns(RuntimeWarning, match=re.escape(str(bench.file))) as caught:
-        built = [tuned(4096), tuned(2048)]
+        built = [tuned(3072), tuned(2048)]
     assert len(caught) == 1
     assert [resident_of(each) for each in built] == [8, 8]
     assert resident_of(kernel()) == 8

@@ -108,11 +108,11 @@ def played(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Bench]:
     forget()
 
 
-def kernel(n: int = 4096, dtype: torch.dtype = torch.bfloat16) -> Any:
+def kernel(n: int = 3072, dtype: torch.dtype = torch.bfloat16) -> Any:
     return LayerNormHeldRowsKernel(n, EPS, dtype, arch=90)
 
 
-def tuned(n: int = 4096) -> Any:
+def tuned(n: int = 3072) -> Any:
     built = kernel(n)
     built.request_tune()
     return built

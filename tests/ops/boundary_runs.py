@@ -18,6 +18,8 @@ from tileops_solver.testing import Case
 from tests.kernels import row_support
 from tests.kernels.row_support import ROW_NORMS, RowNorm
 from tests.kernels.support import FLOAT32_UNIT, rounding_unit
+from tests.ops.boundary_channels import CHANNEL_RUNS
+from tests.ops.boundary_parts import Runs, Tensors, within
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.norm.call_spec import LayerNormCall
 from tileops.ops.op_base import Op
@@ -25,8 +27,6 @@ from tileops.reference.attention import gqa_dense
 
 FEW_ROWS = 2**22
 """Elements from which one row is enough."""
-
-Tensors = tuple[torch.Tensor, ...]
 
 
 def on_device(call: Any, device: torch.device) -> Any:
@@ -60,28 +60,44 @@ def bytes_of(interface: str, call: Any) -> int:
     return RUNS[interface].bytes_of(call)
 
 
-def fitting(interface: str, call: Any, case: Case, budget: int, keeps: Callable[[Any], bool]) -> Any:
+class NeedsMoreMemoryError(MemoryError):
+    """A call does not fit, however small its other fields are.
+
+    Attributes:
+        needed: Bytes that it takes at least.
+    """
+
+    def __init__(self, case: Case, needed: int, budget: int) -> None:
+        self.needed = needed
+        super().__init__(f"{case}: {needed:,} bytes are needed and {budget:,} are there")
+
+
+def fitting(
+    interface: str, call: Any, case: Case, budget: int, keeps: Callable[[Any], bool], most: int | None = None
+) -> Any:
     """*call*, or where it needs more than *budget* bytes, the same with smaller fields that are no face.
 
     Args:
         interface: Which is called.
         call: The call.
         case: Where it stands: fields that its faces name stay as they are.
-        budget: Bytes.
+        budget: Bytes that there are.
         keeps: Whether a smaller call still gets what the case is about.
+        most: Bytes that it is to need where it can; *budget* where None is given.
 
     Raises:
-        MemoryError: it does not fit, however small those fields are.
+        NeedsMoreMemoryError: it does not fit, however small those fields are.
     """
     named = set(re.findall(r"[a-z_]\w*", " ".join(f"{b.face} {b.at}" for b in case.borders)))
+    wanted = budget if most is None else min(most, budget)
     for name in RUNS[interface].shrinking:
-        while name not in named and bytes_of(interface, call) > budget and getattr(call, name) > 1:
+        while name not in named and bytes_of(interface, call) > wanted and getattr(call, name) > 1:
             smaller = dataclasses.replace(call, **{name: getattr(call, name) // 2})
             if not keeps(smaller):
                 break
             call = smaller
     if bytes_of(interface, call) > budget:
-        raise MemoryError(f"{case}: {bytes_of(interface, call):,} bytes are needed and {budget:,} are there")
+        raise NeedsMoreMemoryError(case, bytes_of(interface, call), budget)
     return call
 
 
@@ -157,29 +173,6 @@ def attention_bytes(call: AttentionCall) -> int:
     return held * (call.dtype.itemsize + 8) + compared * 8
 
 
-def within(found: torch.Tensor, expected: torch.Tensor, allowed: torch.Tensor, call: Any) -> None:
-    error = (found - expected).abs() / (allowed + torch.finfo(call.dtype).smallest_normal)
-    assert not error.isnan().any(), call
-    assert not error.numel() or float(error.max()) <= 1.0, (call, float(error.max()))
-
-
-@dataclasses.dataclass(frozen=True)
-class Runs:
-    """How the calls of an interface are run.
-
-    Attributes:
-        inputs: The tensors of a call.
-        check: Compares what was found for a call and its tensors.
-        bytes_of: Device memory that this takes.
-        shrinking: Fields that take memory, those that matter least first.
-    """
-
-    inputs: Callable[[Any], Tensors]
-    check: Callable[[Any, Any, Tensors], None]
-    bytes_of: Callable[[Any], int]
-    shrinking: tuple[str, ...]
-
-
 def row_runs(norm: RowNorm) -> Runs:
     inputs, check, counted = (functools.partial(each, norm) for each in (row_inputs, row_check, row_bytes))
     return Runs(inputs, check, counted, ("n",))
@@ -193,5 +186,6 @@ RUNS: Mapping[str, Runs] = {
         ("batch", "max_seqlen_q", "seqlen_kv", "heads", "heads_kv", "dim"),
     ),
     **{name: row_runs(norm) for name, norm in ROW_NORMS.items()},
+    **CHANNEL_RUNS,
 }
 """Keyed by interface: several share a type of call."""

@@ -344,6 +344,59 @@ def test_training_goes_by_values_and_channels(
     assert BatchNormFwdOp().key_for(TRAIN, BatchNormCall(n, c, spatial, dtype=dtype, arch=arch)) == key
 
 
+@pytest.mark.parametrize("running", [None, FULL])
+@pytest.mark.parametrize(
+    ("n", "c", "spatial", "dtype", "key", "elsewhere"),
+    [
+        (32, 64, 1, HALF, "whole", "whole"),
+        (4, 256, 784, FULL, "wide", "wide"),
+        (3, 5, 90300, HALF, "split", "split"),
+        (4096, 1024, 64, HALF, "kernel", "kernel"),
+        (32, 256, 3136, HALF, "cluster", "split"),
+        (32, 64, 112 * 112, HALF, "cluster", "split"),
+        (64, 600, 900, FULL, "cluster", "kernel"),
+        (8, 32, 114_688, HALF, "cluster", "split"),
+        (8, 32, 57_344, FULL, "cluster", "split"),
+        (8, 32, 114_696, HALF, "split", "split"),
+        (8, 32, 57_348, FULL, "split", "split"),
+        (16, 64, 1025, HALF, "split", "split"),
+        (600, 64, 256, HALF, "cluster", "split"),
+        (600, 64, 248, HALF, "split", "split"),
+        (600, 64, 128, FULL, "cluster", "split"),
+        (600, 64, 124, FULL, "split", "split"),
+    ],
+)
+def test_on_sm90_clusters_keep_channels_that_a_block_does_not(
+    n: int, c: int, spatial: int, dtype: torch.dtype, key: str, elsewhere: str, running: torch.dtype | None
+) -> None:
+    for arch, chosen in ((90, key), (89, elsewhere), (80, elsewhere)):
+        call = BatchNormCall(n, c, spatial, dtype=dtype, running_dtype=running, arch=arch)
+        assert BatchNormFwdOp().key_for(TRAIN, call) == f"fwd_train_{chosen}"
+
+
+@pytest.mark.parametrize(("interface", "running"), [("instance_norm_fwd", None), ("instance_norm_fwd_train", FULL)])
+@pytest.mark.parametrize(
+    ("spatial", "dtype", "key", "elsewhere"),
+    [
+        (512 * 512, HALF, "instance_norm_cluster", "instance_norm_split"),
+        (16_384, HALF, "instance_norm_wide", "instance_norm_wide"),
+        (16_392, HALF, "instance_norm_cluster", "instance_norm_split"),
+        (16_388, HALF, "instance_norm_split", "instance_norm_split"),
+        (16_388, FULL, "instance_norm_cluster", "instance_norm_split"),
+        (917_504, HALF, "instance_norm_cluster", "instance_norm_split"),
+        (917_512, HALF, "instance_norm_split", "instance_norm_split"),
+        (458_752, FULL, "instance_norm_cluster", "instance_norm_split"),
+        (458_756, FULL, "instance_norm_split", "instance_norm_split"),
+    ],
+)
+def test_on_sm90_clusters_keep_instances_that_a_block_does_not(
+    spatial: int, dtype: torch.dtype, key: str, elsewhere: str, interface: str, running: torch.dtype | None
+) -> None:
+    for arch, chosen in ((90, key), (89, elsewhere), (80, elsewhere)):
+        call = BatchNormCall(8, 32, spatial, dtype=dtype, running_dtype=running, arch=arch)
+        assert InstanceNormFwdOp().key_for(interface, call) == chosen
+
+
 def test_other_interfaces_are_served_by_values_and_channels_too() -> None:
     batch = [("bwd_wide", (8, 64, 1024)), ("bwd_split", (8, 64, 1025)), ("bwd_kernel", (8, 513, 1025))]
     for key, (n, c, spatial) in batch:

@@ -14,13 +14,16 @@ import tileops.reference
 from tests.kernels import row_support
 from tests.kernels.row_support import ROW_NORMS, listed
 from tests.ops import test_boundary_gpu
+from tests.ops.boundary_channels import CHANNEL_RUNS
 from tests.ops.boundary_runs import RUNS, bytes_of, fitting, on_device, run, serving_keys
-from tests.ops.test_boundary_gpu import OPS, accepted_on
+from tests.ops.test_boundary_gpu import OPS as EVERY_OP
+from tests.ops.test_boundary_gpu import accepted_on
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.device_facts import DeviceFacts
 from tileops.kernels.norm.call_spec import LayerNormCall
 from tileops.kernels.norm.row_launches import CUT_ROW, SHORT_ROW
 
+OPS = {name: op for name, op in EVERY_OP.items() if name not in CHANNEL_RUNS}
 CPU = torch.device("cpu")
 SM90 = DeviceFacts(90, 132, 232448)
 LARGEST = 2**28

@@ -58,11 +58,17 @@ def gqa_choice(call: AttentionCall) -> str | None:
     return BS1 if call.arch == 90 and call.batch == 1 else DECODE
 
 
+RINGED = ("layer_norm", "rms_norm")
+"""Ops of one input and weights that all rows share, whose rows may come through a ring."""
+RING_SMEM = 3 * (4 * 1_024 * 4 + 8)
+
+
 def row_choice(name: str, held_smem: int, *, wide: bool = False) -> Callable[[LayerNormCall], str | None]:
     """The contract of one normalization of rows, from 1 element to 2**28, on the four archs that are listed.
 
-    Up to 512 elements short, then held: 64 KiB of float32, or 128 KiB of 16 bits where the row is *wide*. On SM90 cut
-    where a block does not hold the row, and from 8,193 elements where rows are few, up to 1 MiB of float32.
+    Up to 512 elements short. Many rows up to 1,024 that begin at 16 bytes come through a ring on SM90. Then held:
+    64 KiB of float32, or 128 KiB of 16 bits where the row is *wide*. On SM90 cut where a block does not hold the row,
+    and from 8,193 elements where rows are few, up to 1 MiB of float32.
     """
 
     def choice(call: LayerNormCall) -> str | None:
@@ -72,6 +78,10 @@ def row_choice(name: str, held_smem: int, *, wide: bool = False) -> Callable[[La
             return f"{name}_short_rows"
         longest = 65_536 if wide and call.dtype is not torch.float32 else 16_384
         smem = call.smem_budget or 0
+        aligned = call.n % (4 if call.dtype is torch.float32 else 8) == 0
+        many = name in RINGED and call.arch == 90 and not call.few_rows
+        if many and aligned and call.n <= 1_024 and smem >= RING_SMEM:
+            return f"{name}_ring_rows"
         shortest = 8_193 if call.few_rows else longest + 1
         if call.arch == 90 and shortest <= call.n <= 262_144 and smem >= 131_280:
             return f"{name}_cut_rows"
@@ -102,45 +112,71 @@ def read_together(call: BatchNormCall) -> int:
     return next((16 >> i for i, most in enumerate((2, 4, 8, 16)) if plane <= most), 1)
 
 
-def channel_choice(values: int, channels: int, together: int, held: int, keys: tuple[str, str, str]) -> str:
-    """Channels in one block's registers, few long ones cut over blocks, and others streamed.
+CLUSTER_SMEM = 230_672
+"""Of a block of a cluster: its share of the longest channel, what 8 warps and 8 blocks exchange, and 4 barriers."""
+
+
+def in_cluster(call: BatchNormCall, values: int, channels: int, longest: int) -> bool:
+    """Up to *longest* values of 16 bits, in planes of whole vectors and of 512 bytes or more, on SM90."""
+    whole, plane, longest = (4, 128, longest // 2) if call.dtype is torch.float32 else (8, 256, longest)
+    fits = call.arch == 90 and (call.smem_budget or 0) >= CLUSTER_SMEM
+    return (
+        fits
+        and 8_192 <= values <= longest
+        and channels <= 2**27
+        and call.spatial % whole == 0
+        and call.spatial >= plane
+    )
+
+
+def channel_choice(
+    values: int, channels: int, together: int, held: int, clustered: bool, keys: tuple[str, str, str, str]
+) -> str:
+    """Channels in one block's registers, in a cluster, few long ones cut over blocks, and others streamed.
 
     Args:
         values: Of a channel.
         channels: How many there are.
         together: How many are read together.
         held: Values that a block has room for, where they are not read together.
-        keys: Of the three.
+        clustered: Whether a cluster has room for a channel.
+        keys: Of the four.
     """
-    in_block, cut, streamed = keys
+    in_block, in_blocks, cut, streamed = keys
     if values <= (held if together == 1 else held // 32):
         return in_block
+    if clustered:
+        return in_blocks
     return cut if values >= 8_192 and channels <= 512 * together else streamed
 
 
 def batch_train_choice(call: BatchNormCall) -> str | None:
-    """The contract: up to 32 values in a thread, up to 16,384 in a block, or 512 of narrow planes."""
+    """The contract: up to 32 values in a thread, up to 16,384 in a block, or 512 of narrow planes; 917,504 in eight."""
     if not extents_in_range(call):
         return None
     if call.n * call.spatial <= 32:
         return "fwd_train_whole"
-    keys = ("fwd_train_wide", "fwd_train_split", "fwd_train_kernel")
-    return channel_choice(call.n * call.spatial, call.c, read_together(call), 16_384, keys)
+    values, keys = call.n * call.spatial, ("fwd_train_wide", "fwd_train_cluster", "fwd_train_split", "fwd_train_kernel")
+    clustered = in_cluster(call, values, call.c, 917_504)
+    return channel_choice(values, call.c, read_together(call), 16_384, clustered, keys)
 
 
 def batch_bwd_choice(call: BatchNormCall) -> str | None:
-    """The contract: as forward, a block holding half as many values, beside their gradients."""
-    keys = ("bwd_wide", "bwd_split", "bwd_kernel")
-    together = read_together(call)
-    return channel_choice(call.n * call.spatial, call.c, together, 8_192, keys) if extents_in_range(call) else None
+    """The contract: as forward, blocks holding half as many values, beside their gradients."""
+    if not extents_in_range(call):
+        return None
+    values, keys = call.n * call.spatial, ("bwd_wide", "bwd_cluster", "bwd_split", "bwd_kernel")
+    clustered = in_cluster(call, values, call.c, 458_752)
+    return channel_choice(values, call.c, read_together(call), 8_192, clustered, keys)
 
 
 def instance_choice(call: BatchNormCall) -> str | None:
     """The contract: as forward, each channel of each sample by itself, 2**30 of them at most."""
     if not extents_in_range(call) or call.n * call.c > 2**30:
         return None
-    keys = ("instance_norm_wide", "instance_norm_split", "instance_norm")
-    return channel_choice(call.spatial, call.n * call.c, read_together(call), 16_384, keys)
+    keys = ("instance_norm_wide", "instance_norm_cluster", "instance_norm_split", "instance_norm")
+    clustered = in_cluster(call, call.spatial, call.n * call.c, 917_504)
+    return channel_choice(call.spatial, call.n * call.c, read_together(call), 16_384, clustered, keys)
 
 
 def running_choice(key: str) -> Callable[[BatchNormCall], str | None]:
@@ -184,14 +220,46 @@ def row_faces(held_smem: int) -> list[str]:
     ]
 
 
+RINGS = [
+    "few_rows != False",
+    "n % 4 != 0",
+    "n % 4 == 0",
+    "n % 8 != 0",
+    "n % 8 == 0",
+    "n <= 1024",
+    "n >= 1025",
+    f"smem_budget <= {RING_SMEM - 1}",
+    f"smem_budget >= {RING_SMEM}",
+]
+"""The faces of rows that come through a ring."""
+
 EXTENTS = [
     "arch in (80, 86, 89, 90)",
     *(f"{extent} {bound}" for extent in ("n", "c", "spatial") for bound in (">= 1", "<= 1073741824")),
 ]
 """The faces of all ops that normalize channels."""
 RUNNING = [*EXTENTS, "running_dtype in (torch.bfloat16, torch.float16, torch.float32)"]
+
+
+def cluster_faces(values: str, channels: str, longest: int) -> list[str]:
+    """Where a cluster has room for *longest* values of 16 bits; *values* and *channels* are what counts them."""
+    return [
+        "arch == 90",
+        f"smem_budget >= {CLUSTER_SMEM}",
+        f"smem_budget <= {CLUSTER_SMEM - 1}",
+        f"{channels} <= 134217728",
+        f"{channels} >= 134217729",
+        *(f"{values} <= {most}" for most in (longest // 2, longest)),
+        *(f"{values} >= {most + 1}" for most in (longest // 2, longest)),
+        *(f"spatial % {whole} {is_or_not} 0" for whole in (4, 8) for is_or_not in ("==", "!=")),
+        "dtype not in (torch.bfloat16, torch.float16)",
+        "dtype != torch.float32",
+    ]
+
+
 INSTANCES = [
     *EXTENTS,
+    *cluster_faces("spatial", "c*n", 917_504),
     "c*n <= 1073741824",
     "c*n <= 512",
     "c*n >= 513",
@@ -205,13 +273,19 @@ INSTANCES = [
 
 
 def channel_faces(in_block: int) -> list[str]:
-    """Where a block holds *in_block* values of a channel, or a 32nd of them where channels are read together."""
+    """Where a block holds *in_block* values of a channel, or a 32nd of them where channels are read together.
+
+    A cluster holds 56 times as many.
+    """
     return [
         *EXTENTS,
         f"n*spatial >= {in_block // 32 + 1}",
         f"n*spatial <= {in_block // 32}",
         f"n*spatial >= {in_block + 1}",
         f"n*spatial <= {in_block}",
+        *cluster_faces("n*spatial", "c", 56 * in_block),
+        *(f"spatial >= {plane}" for plane in (128, 256)),
+        *(f"spatial <= {plane - 1}" for plane in (128, 256)),
         "n*spatial >= 8192",
         "n*spatial <= 8191",
         *(f"c <= {512 * together}" for together in (1, 2, 4, 8, 16)),
@@ -219,9 +293,7 @@ def channel_faces(in_block: int) -> list[str]:
         *(f"spatial <= {plane}" for plane in (1, 2, 4, 8)),
         *(f"spatial >= {plane + 1}" for plane in (1, 2, 4, 8)),
         "dtype in (torch.bfloat16, torch.float16)",
-        "dtype not in (torch.bfloat16, torch.float16)",
         "dtype == torch.float32",
-        "dtype != torch.float32",
     ]
 
 
@@ -267,6 +339,13 @@ FACES["RMSNormFwdOp", "rms_norm"] += [
     "n >= 65537",
     "dtype in (torch.bfloat16, torch.float16)",
     "dtype not in (torch.bfloat16, torch.float16)",
+    "dtype == torch.float32",
+    "dtype != torch.float32",
+]
+for ringed in (("LayerNormFwdOp", "layer_norm"), ("RMSNormFwdOp", "rms_norm")):
+    FACES[ringed] = [*(face for face in FACES[ringed] if face != "few_rows != True"), *RINGS]
+FACES["LayerNormFwdOp", "layer_norm"] += [
+    "dtype in (torch.bfloat16, torch.float16)",
     "dtype == torch.float32",
     "dtype != torch.float32",
 ]

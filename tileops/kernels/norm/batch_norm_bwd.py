@@ -13,16 +13,25 @@ from tileops.kernels.norm.channel_kernel import ChannelKernel
 from tileops.kernels.norm.channel_launches import HELD_PROGRAMS, SET_PROGRAMS, STREAMED_SET_PROGRAMS, walk_of
 from tileops.kernels.norm.channel_layout import ChannelLayout
 from tileops.kernels.norm.channel_regions import split_refusal
-from tileops.kernels.norm.channel_ways import HeldChannels, StreamedChannels
+from tileops.kernels.norm.channel_ways import ClusterChannels, HeldChannels, StreamedChannels
+from tileops.kernels.norm.cluster_launches import cluster_extents
+from tileops.kernels.norm.cluster_layout import ClusterLayout
 from tileops.kernels.norm.cut_launches import in_parts
 from tileops.kernels.norm.cut_layout import CUT_THREADS, RESIDENT, cut_layout, cut_smem_bytes
 from tileops.kernels.norm.set_layout import SetLayout
 from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name, stated_arch
 
-__all__ = ["BatchNormBwdKernel", "BatchNormBwdSplitKernel", "BatchNormBwdWideKernel", "BatchNormGradients"]
+__all__ = [
+    "BatchNormBwdClusterKernel",
+    "BatchNormBwdKernel",
+    "BatchNormBwdSplitKernel",
+    "BatchNormBwdWideKernel",
+    "BatchNormGradients",
+]
 
 PROGRAMS: Final = "tileops.kernels.norm.batch_norm_bwd_program"
 SPLIT_PROGRAMS: Final = "tileops.kernels.norm.batch_norm_bwd_split_program"
+CLUSTER_PROGRAMS: Final = "tileops.kernels.norm.cluster_gradients_program"
 SUMS: Final = 2
 """What warps exchange of a channel: the sums of gradients, and of gradients times normalized values."""
 
@@ -50,7 +59,7 @@ class BatchNormGradients(ChannelKernel, BatchNormBwdInterface):
 
     @classmethod
     @abstractmethod
-    def layout_of(cls, call: BatchNormCall) -> ChannelLayout | SetLayout:
+    def layout_of(cls, call: BatchNormCall) -> ChannelLayout | SetLayout | ClusterLayout:
         """How the channels of *call* lie over threads."""
 
     @classmethod
@@ -82,7 +91,7 @@ class FlatGradients(BatchNormGradients):
     Args:
         dtype: Of the input and its gradients.
         weight_dtype: Of weight, and of the gradients of weight and bias.
-        layout: How channels, or sets of them, lie over threads.
+        layout: How channels, or sets of them, lie over threads, or in a cluster.
         arch: Architecture to build for.
 
     Raises:
@@ -90,11 +99,18 @@ class FlatGradients(BatchNormGradients):
     """
 
     def __init__(
-        self, dtype: torch.dtype, weight_dtype: torch.dtype, layout: ChannelLayout | SetLayout, *, arch: int
+        self,
+        dtype: torch.dtype,
+        weight_dtype: torch.dtype,
+        layout: ChannelLayout | SetLayout | ClusterLayout,
+        *,
+        arch: int,
     ) -> None:
         self.flat = layout
         module, program = HELD_PROGRAMS, "held_gradients"
-        if isinstance(layout, SetLayout):
+        if isinstance(layout, ClusterLayout):
+            module, program = CLUSTER_PROGRAMS, "clustered_gradients"
+        elif isinstance(layout, SetLayout):
             module, program = SET_PROGRAMS, "held_sets_of_gradients"
             if layout.steps == 0:
                 module, program = STREAMED_SET_PROGRAMS, "streamed_sets_of_gradients"
@@ -111,7 +127,9 @@ class FlatGradients(BatchNormGradients):
         n, c = x.shape[:2]
         vector, values = self.flat.vector, x.numel() // c
         extents: tuple[float, ...] = (n,)
-        if isinstance(self.flat, ChannelLayout):
+        if isinstance(self.flat, ClusterLayout):
+            extents = (1.0 / values, *cluster_extents(self.flat, n, c, values))
+        elif isinstance(self.flat, ChannelLayout):
             extents = (1.0 / values, *walk_of(n, c, values // n // vector, self.flat.lanes))
         self.compiled(
             aligned(grad).view(-1, vector),
@@ -130,9 +148,16 @@ class FlatGradients(BatchNormGradients):
 class BatchNormBwdWideKernel(HeldChannels, FlatGradients):
     """A channel and its gradients in one block, or a set of neighbouring ones where planes begin at odd places."""
 
-    preferred_over = frozenset({"bwd_split"})
+    preferred_over = frozenset({"bwd_cluster"})
     tensors = 2
     exchanged = SUMS
+
+
+class BatchNormBwdClusterKernel(ClusterChannels, FlatGradients):
+    """A channel and its gradients in the shared memory of a cluster of blocks, read once."""
+
+    preferred_over = frozenset({"bwd_split"})
+    tensors = 2
 
 
 class BatchNormBwdSplitKernel(BatchNormGradients):

@@ -4,10 +4,7 @@ No ``from __future__ import annotations`` here: TileLang evaluates the annotatio
 that only a string holds are not in its closure.
 
 One launch takes the statistics of parts of channels and normalizes them: ``channel_tickets_program.py`` says in which
-order. Each value is looked at once for its statistics. They are taken about a place near the mean: that of the first
-values of a thread to begin with, and of all that it saw before later on, so that no more than two bits are lost where
-the square of a sum is taken off. A mean is kept as the nearest float32 and what is left over. Channels far from zero
-keep their digits by that, and no single value, the first included, is what all others are compared with.
+order, ``part_statistics_program.py`` what is known of a part.
 """
 
 from typing import Any
@@ -15,7 +12,6 @@ from typing import Any
 import tilelang.language as T
 
 from tileops.kernels.norm.channel_layout import ChannelLayout
-from tileops.kernels.norm.channel_program import COUNT, MEAN, SQUARES, sum_lanes
 from tileops.kernels.norm.channel_tickets_program import (
     BLOCK,
     CUT,
@@ -34,106 +30,9 @@ from tileops.kernels.norm.channel_tickets_program import (
     stand,
 )
 from tileops.kernels.norm.cut_layout import FACTS
+from tileops.kernels.norm.part_statistics_program import CENTER, SCALE, SHIFT, conclude, fold, look, unite
 
 __all__ = ["PASSES", "cut_channels"]
-
-ABOUT = 3
-"""Where a statistic has the place that its mean is about; the mean is the sum of both."""
-SCALE, SHIFT, CENTER = 0, 1, 2
-"""Where the facts of a channel have what is done to its values."""
-
-
-@T.macro
-def center(of, work):
-    """Move the place that a mean is about to the mean; what rounding leaves over stays (Knuth's exact sum)."""
-    work[0] = of[ABOUT] + of[MEAN]
-    work[1] = work[0] - of[ABOUT]
-    of[MEAN] = (of[ABOUT] - (work[0] - work[1])) + (of[MEAN] - work[1])
-    of[ABOUT] = work[0]
-
-
-@T.macro
-def fold(of, other, work):
-    """Merge the statistic *other* into *of*."""
-    if of[COUNT] == T.float32(0.0):
-        for i in T.unroll(FACTS):
-            of[i] = other[i]
-    elif other[COUNT] != T.float32(0.0):
-        work[0] = of[COUNT] + other[COUNT]
-        work[1] = other[COUNT] / work[0]
-        work[2] = (other[ABOUT] - of[ABOUT]) + (other[MEAN] - of[MEAN])
-        of[SQUARES] += other[SQUARES] + work[2] * work[2] * of[COUNT] * work[1]
-        of[MEAN] += work[2] * work[1]
-        of[COUNT] = work[0]
-    center(of, work)
-
-
-@T.macro
-def unite(of, work, group, groups):
-    """Merge the statistics *of* the lanes of a warp that share a channel; each gets the result."""
-    work[3] = T.shfl_sync(of[ABOUT], group)
-    of[MEAN] += of[ABOUT] - work[3]
-    work[0] = of[COUNT]
-    work[1] = 0.0
-    if of[COUNT] != T.float32(0.0):
-        work[1] = of[MEAN] * of[COUNT]
-    sum_lanes(work, 0, groups)
-    sum_lanes(work, 1, groups)
-    work[1] = work[1] / T.max(work[0], T.float32(1.0))
-    work[2] = 0.0
-    if of[COUNT] != T.float32(0.0):
-        work[2] = of[SQUARES] + (of[MEAN] - work[1]) * (of[MEAN] - work[1]) * of[COUNT]
-    sum_lanes(work, 2, groups)
-    of[COUNT] = work[0]
-    of[MEAN] = work[1]
-    of[SQUARES] = work[2]
-    of[ABOUT] = work[3]
-
-
-@T.macro
-def look(of, held, left, sums, work, lay: ChannelLayout):
-    """Merge the chunk that is *held* into the statistic *of* this thread.
-
-    Args:
-        of: The statistic.
-        held: The chunk; a quarter of the first says what it is about.
-        left: Vectors from the first of this thread to the end of the part.
-        sums: Work space of four values.
-        work: Work space of five values.
-        lay: The layout.
-
-    Squares that are too large for float32 make the variance infinite, as a sum of squared distances does.
-    """
-    if of[COUNT] == T.float32(0.0):
-        of[ABOUT] = T.cast(held[0], "float32")
-        work[0] = 0.0
-        work[1] = 1.0
-        for v in T.unroll(lay.steps // 4):
-            if v * lay.lanes < left[0]:
-                work[1] = T.float32((v + 1) * lay.vector)
-                for k in T.unroll(lay.vector):
-                    work[0] += T.cast(held[v * lay.vector + k], "float32") - of[ABOUT]
-        of[ABOUT] += work[0] / work[1]
-    for i in T.unroll(4):
-        sums[i] = 0.0
-    work[4] = 0.0
-    for v in T.unroll(lay.steps):
-        if v * lay.lanes < left[0]:
-            work[4] += T.float32(lay.vector)
-            for k in T.unroll(lay.vector):
-                sums[(v + k) % 2] += T.cast(held[v * lay.vector + k], "float32") - of[ABOUT]
-                sums[2 + (v + k) % 2] += (T.cast(held[v * lay.vector + k], "float32") - of[ABOUT]) * (
-                    T.cast(held[v * lay.vector + k], "float32") - of[ABOUT]
-                )
-    work[3] = of[COUNT] + work[4]
-    sums[0] += sums[1] + of[COUNT] * of[MEAN]
-    sums[2] += sums[3]
-    of[SQUARES] += of[COUNT] * of[MEAN] * of[MEAN] + sums[2]
-    of[MEAN] = sums[0] / T.max(work[3], T.float32(1.0))
-    if sums[2] != T.infinity("float32"):
-        of[SQUARES] -= sums[0] * of[MEAN]
-    of[COUNT] = work[3]
-    center(of, work)
 
 
 @T.macro
@@ -203,7 +102,7 @@ def cut_channels(
                     go_on(at, off, q)
                 look(of, held, left, sums, work, lay)
                 left[0] -= steps * lanes
-            unite(of, work, group, groups)
+            unite(of, work, groups)
             if thread % WARP < groups:
                 for i in T.vectorized(FACTS):
                     exchanged[thread // WARP, group, i] = of[i]
@@ -216,7 +115,7 @@ def cut_channels(
                         for k in T.vectorized(FACTS):
                             sums[k] = exchanged[i * sharing + lane, group, k]
                         fold(of, sums, work)
-                unite(of, work, group, groups)
+                unite(of, work, groups)
                 if lane == 0:
                     for i in T.vectorized(FACTS):
                         parts[block, T.cast(task[CUT], "int32"), group, i] = of[i]
@@ -235,23 +134,12 @@ def cut_channels(
                             for k in T.vectorized(FACTS):
                                 sums[k] = parts[block, i * sharing + lane, group, k]
                             fold(of, sums, work)
-                    unite(of, work, group, groups)
-                    center(of, work)
-                    of[SQUARES] = T.if_then_else(of[SQUARES] < T.float32(0.0), T.float32(0.0), of[SQUARES])
+                    unite(of, work, groups)
+                    conclude(
+                        of, facts, work, lane == 0 and channel < c, channel,
+                        (mean, spread, running_mean, running_var), eps, momentum, tracked, unbiased,
+                    )  # fmt: skip
                     if lane == 0 and channel < c:
-                        mean[channel] = of[ABOUT]
-                        work[0] = of[SQUARES] / (of[COUNT] - T.float32(1.0))
-                        if tracked:
-                            running_mean[channel] = (T.float32(1.0) - momentum) * facts[2] + momentum * of[ABOUT]
-                            running_var[channel] = (T.float32(1.0) - momentum) * facts[3] + momentum * work[0]
-                        of[SQUARES] = of[SQUARES] / of[COUNT] + eps
-                        of[SQUARES] = T.if_then_else(
-                            of[SQUARES] == T.float32(0.0), T.float32(0.0), T.rsqrt(of[SQUARES])
-                        )
-                        spread[channel] = work[0] if unbiased else of[SQUARES]
-                        facts[SCALE] = facts[SCALE] * of[SQUARES]
-                        facts[SHIFT] = facts[SHIFT] - of[MEAN] * facts[SCALE]
-                        facts[CENTER] = of[ABOUT]
                         for i in T.vectorized(FACTS):
                             parts[block, cuts, group, i] = facts[i]
                     publish(counters, block, cuts)

@@ -10,13 +10,15 @@ from tileops.kernels.norm.channel_kernel import ChannelKernel
 from tileops.kernels.norm.channel_launches import ChannelFacts, OneLaunch, SetLaunch
 from tileops.kernels.norm.channel_layout import MANY_CHANNELS, OWN_THREADS, ChannelLayout, own_layout
 from tileops.kernels.norm.channel_regions import own_smem_bytes, split_refusal, whole_refusal
-from tileops.kernels.norm.channel_ways import HeldChannels, StreamedChannels
+from tileops.kernels.norm.channel_ways import ClusterChannels, HeldChannels, StreamedChannels
+from tileops.kernels.norm.cluster_launches import ClusterLaunch
 from tileops.kernels.norm.cut_launches import CutLaunch
 from tileops.kernels.norm.cut_layout import CUT_THREADS, FACTS, cut_layout, cut_smem_bytes
 from tileops.kernels.norm.set_layout import SetLayout
 from tileops.kernels.tilelang_build import stated_arch
 
 __all__ = [
+    "BatchNormFwdTrainClusterKernel",
     "BatchNormFwdTrainKernel",
     "BatchNormFwdTrainSplitKernel",
     "BatchNormFwdTrainWholeKernel",
@@ -103,7 +105,7 @@ class BatchNormFwdTrainWholeKernel(BatchNormTraining):
 class BatchNormFwdTrainWideKernel(HeldChannels, BatchNormTraining):
     """A channel in one block's registers, or a set of neighbouring ones where planes begin at odd places."""
 
-    preferred_over = frozenset({"fwd_train_split"})
+    preferred_over = frozenset({"fwd_train_cluster"})
     tensors = 1
     exchanged = STATISTICS
 
@@ -112,6 +114,18 @@ class BatchNormFwdTrainWideKernel(HeldChannels, BatchNormTraining):
         """What is built in is how channels lie over threads, and the plane of a set; other extents are not."""
         identity = facts_of(call), cls.layout_of(call)
         return identity, lambda: cls(launch_of(*identity, held=True))
+
+
+class BatchNormFwdTrainClusterKernel(ClusterChannels, BatchNormTraining):
+    """A channel in the shared memory of a cluster of blocks, which is read once."""
+
+    preferred_over = frozenset({"fwd_train_split"})
+
+    @classmethod
+    def entry_for(cls, call: BatchNormCall) -> Entry:
+        """What is built in is how many blocks share a channel, and what room they have; extents are not."""
+        identity = facts_of(call), cls.layout_of(call)
+        return identity, lambda: cls(ClusterLaunch(*identity))
 
 
 class BatchNormFwdTrainSplitKernel(BatchNormTraining):

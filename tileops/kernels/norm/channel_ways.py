@@ -14,6 +14,14 @@ from tileops.kernels.norm.channel_layout import (
     streamed_layout,
 )
 from tileops.kernels.norm.channel_regions import held_refusal, held_smem_bytes, held_threads, streamed_smem_bytes
+from tileops.kernels.norm.cluster_layout import (
+    CLUSTER_THREADS,
+    MOST_SMEM_BYTES,
+    ClusterLayout,
+    cluster_layout,
+    cluster_refusal,
+    cluster_smem_bytes,
+)
 from tileops.kernels.norm.set_layout import (
     SetLayout,
     set_layout,
@@ -24,7 +32,7 @@ from tileops.kernels.norm.set_layout import (
     takes_sets,
 )
 
-__all__ = ["HeldChannels", "StreamedChannels"]
+__all__ = ["ClusterChannels", "HeldChannels", "StreamedChannels"]
 
 
 class HeldChannels(ChannelKernel):
@@ -67,6 +75,55 @@ class HeldChannels(ChannelKernel):
         if streams_sets(call.n, call.c, call.spatial, call.dtype):
             return set_threads(call.n, call.spatial, call.dtype)
         return held_threads(call.values, call.c, call.spatial, call.dtype)
+
+
+class ClusterChannels(ChannelKernel):
+    """A channel in the shared memory of a cluster of blocks, which is read once.
+
+    Clusters, and the bulk copies by which it gets there, came with SM90.
+
+    Attributes:
+        tensors: Inputs that are kept.
+    """
+
+    supported_archs: list[int] = [90]
+    tensors: ClassVar[int] = 1
+
+    @classmethod
+    def channel_values(cls, call: BatchNormCall) -> int:
+        """Values of what is normalized as one channel: those of all samples."""
+        return call.values
+
+    @classmethod
+    def channel_count(cls, call: BatchNormCall) -> int:
+        """How many such channels there are: those of a sample."""
+        return call.c
+
+    @classmethod
+    def region_refusal(cls, call: BatchNormCall) -> str | None:
+        """Refuse short channels, those that no cluster has room for, and planes that bulk copies do not take.
+
+        Devices where a block has less shared memory than any takes are refused: there is none with clusters.
+        """
+        if call.smem_budget is not None and call.smem_budget < MOST_SMEM_BYTES:
+            return f"smem_budget {call.smem_budget} is less than {MOST_SMEM_BYTES}"
+        values, channels = cls.channel_values(call), cls.channel_count(call)
+        return cluster_refusal(values, channels, call.spatial, call.dtype, cls.tensors)
+
+    @classmethod
+    def layout_of(cls, call: BatchNormCall) -> ClusterLayout:
+        """As few blocks as fill the device and have room."""
+        return cluster_layout(cls.channel_values(call), cls.channel_count(call), call.dtype, cls.tensors)
+
+    @classmethod
+    def block_smem_bytes(cls, call: BatchNormCall) -> int:
+        """Room for its share of a channel, and what warps and blocks exchange."""
+        return cluster_smem_bytes(cls.channel_values(call), cls.channel_count(call), call.dtype, cls.tensors)
+
+    @classmethod
+    def block_threads(cls, call: BatchNormCall) -> int:
+        """The same for all."""
+        return CLUSTER_THREADS
 
 
 class StreamedChannels(ChannelKernel):

@@ -14,7 +14,7 @@ from typing import Any
 
 import tilelang.language as T
 
-from tileops.kernels.norm.row_macros_program import FACTS, WARP, entry, look, merge, split_mean
+from tileops.kernels.norm.row_macros_program import FACTS, WARP, WIDENING, entry, look, merge, split_mean
 from tileops.kernels.norm.row_recipes import RowRecipe
 
 __all__ = ["PASSES", "held_rows"]
@@ -37,6 +37,8 @@ def held_rows(
     resident: int,
     ahead: bool,
     in_shared: bool,
+    distances: bool,
+    planes: bool = False,
 ) -> Any:
     """Rows of *n* elements, each held by *lanes* threads in each of *blocks* blocks.
 
@@ -46,13 +48,16 @@ def held_rows(
         dtype: Of every tensor.
         recipe: What is computed.
         vector: Elements of one load; a divisor of *n* and a power of two, 16 bytes at most.
-        lanes: Threads of a block that share a row: a power of two up to 32, or a multiple of 32.
+        lanes: Threads of a block that share a row: a power of two.
         groups: Groups of *lanes* threads in a block.
         rows: Rows that a group holds at a time; they share weight and bias.
         blocks: Blocks of a cluster that share a row; above 1 a block has one group and one row.
         resident: Blocks that a multiprocessor is to hold at least; the compiler keeps to the registers that allows.
         ahead: Shared weights are loaded before the statistics are known, else when they are used.
         in_shared: The row waits in shared memory, else in registers; a block has one group and one row then.
+        distances: Of a row that is centred and waits in registers, float32 distances from a point wait there too, so
+            that nothing is converted twice.
+        planes: Whether rows have two axes; see :func:`~tileops.kernels.norm.row_macros_program.entry`.
     """
     span = lanes * vector
     steps = -(-n // (span * blocks))
@@ -81,6 +86,8 @@ def held_rows(
 
     @T.macro
     def body(m, block, x, other, weight, shift, gate, out, sums):
+        if dtype == "bfloat16":
+            T.import_source(WIDENING)
         T.annotate_min_blocks_per_sm(resident)
         thread = T.get_thread_binding()
         group = thread // lanes
@@ -104,6 +111,9 @@ def held_rows(
         square = T.alloc_local((rows,), "float32")
         wide = T.alloc_local((vector,), "float32")
         counts = T.alloc_local((2,), "float32")
+        inverses = T.alloc_local((2,), "float32")
+        apart = T.alloc_local((rows * held_elements if distances else 1,), "float32")
+        about = T.alloc_local((rows,), "float32")
         if warps > 1 or blocks > 1:
             parts = T.alloc_shared((groups, rows, warps, facts), "float32")
         if blocks > 1:
@@ -155,9 +165,15 @@ def held_rows(
                         ),
                         "float32",
                     )
+            inverses[0] = T.fast_rcp(T.max(counts[0], 1.0))
         else:
             counts[0] = T.float32(steps * width * vector)
             counts[1] = counts[0]
+            inverses[0] = T.float32(1.0 / (steps * width * vector))
+        if blocks > 1 and ragged:
+            inverses[1] = T.fast_rcp(T.cast(T.max(1, T.min(share, n - rank * share)), "float32"))
+        else:
+            inverses[1] = T.float32(1.0 / min(share, n))
         if in_shared:
             T.sync_warp()  # so that values are read again, and not held in registers as well
         for r in T.unroll(rows):
@@ -173,12 +189,17 @@ def held_rows(
                 n,
                 width,
                 counts[0],
+                inverses[0],
                 point,
                 rest,
                 square,
                 r,
                 in_shared,
+                apart,
+                distances,
             )
+            if distances:
+                about[r] = point[r]
         if warps > 1:
             if lane % WARP == 0:
                 for r in T.unroll(rows):
@@ -198,7 +219,7 @@ def held_rows(
                     warps,
                     lane,
                     counts[1],
-                    T.cast(T.max(1, T.min(share, n - rank * share)), "float32"),
+                    inverses[1],
                     point,
                     rest,
                     square,
@@ -227,17 +248,20 @@ def held_rows(
                     blocks,
                     lane,
                     T.cast(T.max(0, T.min(share, n - lane % blocks * share)), "float32"),
-                    T.float32(n),
+                    T.float32(1.0 / n),
                     point,
                     rest,
                     square,
                     r,
                 )
         for r in T.unroll(rows):
-            square[r] = T.rsqrt(square[r] / n + eps)
+            square[r] = T.rsqrt(square[r] * T.float32(1.0 / n) + eps)
             if centred:
-                split_mean(point, rest, r)
-                rest[r] = -rest[r] * square[r]
+                if distances:
+                    rest[r] = ((about[r] - point[r]) - rest[r]) * square[r]
+                else:
+                    split_mean(point, rest, r)
+                    rest[r] = -rest[r] * square[r]
         # Weights that are shared are loaded once for all rows.
         for i in T.unroll(steps if shared else steps * rows):
             vec = i % steps
@@ -263,9 +287,11 @@ def held_rows(
                         for k in T.vectorized(vector):
                             value = T.cast(held[begin + row * next_row + vec * step + k], "float32")
                             at = ((0 if shared else row * held_elements) + vec * vector if ahead else 0) + k
-                            normal = (
-                                ((value - point[row]) * square[row] + rest[row]) if centred else value * square[row]
-                            )
+                            if centred:
+                                away = (
+                                    apart[begin + row * next_row + vec * step + k] if distances else value - point[row]
+                                )
+                            normal = (away * square[row] + rest[row]) if centred else value * square[row]
                             scale = T.cast(scales[at], "float32")
                             scaled = normal * (scale if shared else 1.0 + scale)
                             moved = (scaled + T.cast(shifts[at], "float32")) if recipe.biased else scaled
@@ -277,4 +303,4 @@ def held_rows(
         cluster = {"cluster_dims": blocks} if blocks > 1 else {}
         return T.Kernel(T.ceildiv(m, groups * rows) * blocks, threads=lanes * groups, **cluster)
 
-    return entry(recipe, n, dtype, launch, body)
+    return entry(recipe, n, dtype, launch, body, planes=planes)

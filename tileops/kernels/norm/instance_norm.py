@@ -34,6 +34,8 @@ from tileops.kernels.norm.channel_regions import (
     split_refusal,
     streamed_smem_bytes,
 )
+from tileops.kernels.norm.channel_ways import ClusterChannels
+from tileops.kernels.norm.cluster_launches import ClusterLaunch
 from tileops.kernels.norm.cut_launches import CutLaunch
 from tileops.kernels.norm.cut_layout import CUT_THREADS, FACTS, cut_layout, cut_smem_bytes
 from tileops.kernels.norm.instance_launches import SmallLaunch, Tracking
@@ -49,6 +51,7 @@ from tileops.kernels.norm.limits import instance_refusal
 from tileops.kernels.tilelang_build import stated_arch
 
 __all__ = [
+    "InstanceNormFwdClusterKernel",
     "InstanceNormFwdInferKernel",
     "InstanceNormFwdKernel",
     "InstanceNormFwdSplitKernel",
@@ -126,7 +129,7 @@ class InstanceNormalizing(ChannelKernel, InstanceNormTrainFwdInterface, Instance
 class InstanceNormFwdWideKernel(InstanceNormalizing):
     """An instance in one block's registers, or in those of a few lanes where it is small."""
 
-    preferred_over = frozenset({"instance_norm_split"})
+    preferred_over = frozenset({"instance_norm_cluster"})
 
     @classmethod
     def region_refusal(cls, call: BatchNormCall) -> str | None:
@@ -157,6 +160,33 @@ class InstanceNormFwdWideKernel(InstanceNormalizing):
             return (facts, runs), lambda: SmallLaunch(facts, runs)
         layout = held_layout(call.spatial, call.spatial, call.dtype, many=call.instances >= MANY_CHANNELS)
         return (facts, layout), lambda: OneLaunch(facts, layout, held=True)
+
+
+class InstanceNormFwdClusterKernel(ClusterChannels, InstanceNormalizing):
+    """An instance in the shared memory of a cluster of blocks, which is read once."""
+
+    preferred_over = frozenset({"instance_norm_split"})
+
+    @classmethod
+    def channel_values(cls, call: BatchNormCall) -> int:
+        """Those of a plane."""
+        return call.spatial
+
+    @classmethod
+    def channel_count(cls, call: BatchNormCall) -> int:
+        """The channels of all samples."""
+        return call.instances
+
+    @classmethod
+    def block_threads(cls, call: BatchNormCall) -> int:
+        """What moves running statistics may take more."""
+        return max(super().block_threads(call), TRACKING_THREADS)
+
+    @classmethod
+    def launch_for(cls, call: BatchNormCall) -> Entry:
+        """Clusters that hold instances."""
+        identity = facts_of(call), cls.layout_of(call)
+        return identity, lambda: ClusterLaunch(*identity)
 
 
 class InstanceNormFwdSplitKernel(InstanceNormalizing):

@@ -6,10 +6,16 @@ import torch
 
 from tileops.kernels.norm.call_spec import LayerNormFwdInterface
 from tileops.kernels.norm.row_recipes import LAYER_NORM
-from tileops.kernels.norm.rows import CutRows, HeldRows, RowKernel, ShortRows, TiledRows, as_row, as_rows
+from tileops.kernels.norm.rows import CutRows, HeldRows, RingRows, RowKernel, ShortRows, TiledRows, as_row, as_rows
 from tileops.kernels.tilelang_build import ALIGNMENT_BYTES
 
-__all__ = ["LayerNormCutRowsKernel", "LayerNormHeldRowsKernel", "LayerNormKernel", "LayerNormShortRowsKernel"]
+__all__ = [
+    "LayerNormCutRowsKernel",
+    "LayerNormHeldRowsKernel",
+    "LayerNormKernel",
+    "LayerNormRingRowsKernel",
+    "LayerNormShortRowsKernel",
+]
 
 
 class LayerNormRows(RowKernel, LayerNormFwdInterface):
@@ -24,10 +30,15 @@ class LayerNormRows(RowKernel, LayerNormFwdInterface):
         if (x.data_ptr() | weight.data_ptr() | bias.data_ptr()) % ALIGNMENT_BYTES or weight.ndim + bias.ndim != 2:
             weight, bias = as_row(weight, n), as_row(bias, n)
             rows = as_rows(x, n)
+        elif x.ndim == 3 and x.shape[2] == n and (launch := self.launch_planes or self._build_planes()) is not None:
+            out = torch.empty_like(x)
+            if x.numel():
+                launch(x, weight, bias, out)
+            return out
         else:
-            rows = x if x.ndim == 2 and x.size(1) == n else x.view(-1, n)
+            rows = x if x.ndim == 2 and x.shape[1] == n else x.view(-1, n)
         out = torch.empty_like(x)
-        if rows.size(0):
+        if x.numel():
             self.launch(rows, weight, bias, out if rows is x else out.view(-1, n))
         return out
 
@@ -40,10 +51,16 @@ class LayerNormHeldRowsKernel(HeldRows, LayerNormRows):
     """Layer normalization of rows that a block holds."""
 
 
+class LayerNormRingRowsKernel(RingRows, LayerNormRows):
+    """Layer normalization of many rows, a warp each."""
+
+    preferred_over = frozenset({"layer_norm_held_rows"})
+
+
 class LayerNormShortRowsKernel(ShortRows, LayerNormRows):
     """Layer normalization of rows that a warp holds."""
 
-    preferred_over = frozenset({"layer_norm_held_rows"})
+    preferred_over = frozenset({"layer_norm_ring_rows"})
 
 
 class LayerNormCutRowsKernel(CutRows, LayerNormRows):

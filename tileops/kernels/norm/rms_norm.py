@@ -6,10 +6,16 @@ import torch
 
 from tileops.kernels.norm.call_spec import RMSNormFwdInterface
 from tileops.kernels.norm.row_recipes import RMS_NORM
-from tileops.kernels.norm.rows import CutRows, HeldRows, RowKernel, ShortRows, TiledRows, as_row, as_rows
+from tileops.kernels.norm.rows import CutRows, HeldRows, RingRows, RowKernel, ShortRows, TiledRows, as_row, as_rows
 from tileops.kernels.tilelang_build import ALIGNMENT_BYTES
 
-__all__ = ["RMSNormCutRowsKernel", "RMSNormHeldRowsKernel", "RMSNormKernel", "RMSNormShortRowsKernel"]
+__all__ = [
+    "RMSNormCutRowsKernel",
+    "RMSNormHeldRowsKernel",
+    "RMSNormKernel",
+    "RMSNormRingRowsKernel",
+    "RMSNormShortRowsKernel",
+]
 
 
 class RMSNormRows(RowKernel, RMSNormFwdInterface):
@@ -23,10 +29,15 @@ class RMSNormRows(RowKernel, RMSNormFwdInterface):
         # Asked of both at once: a call for each costs as much as an answer.
         if (x.data_ptr() | weight.data_ptr()) % ALIGNMENT_BYTES or weight.ndim != 1:
             weight, rows = as_row(weight, n), as_rows(x, n)
+        elif x.ndim == 3 and x.shape[2] == n and (launch := self.launch_planes or self._build_planes()) is not None:
+            out = torch.empty_like(x)
+            if x.numel():
+                launch(x, weight, out)
+            return out
         else:
-            rows = x if x.ndim == 2 and x.size(1) == n else x.view(-1, n)
+            rows = x if x.ndim == 2 and x.shape[1] == n else x.view(-1, n)
         out = torch.empty_like(x)
-        if rows.size(0):
+        if x.numel():
             self.launch(rows, weight, out if rows is x else out.view(-1, n))
         return out
 
@@ -39,10 +50,16 @@ class RMSNormHeldRowsKernel(HeldRows, RMSNormRows):
     """Root mean square normalization of rows that a block holds."""
 
 
+class RMSNormRingRowsKernel(RingRows, RMSNormRows):
+    """Root mean square normalization of many rows, a warp each."""
+
+    preferred_over = frozenset({"rms_norm_held_rows"})
+
+
 class RMSNormShortRowsKernel(ShortRows, RMSNormRows):
     """Root mean square normalization of rows that a warp holds."""
 
-    preferred_over = frozenset({"rms_norm_held_rows"})
+    preferred_over = frozenset({"rms_norm_ring_rows"})
 
 
 class RMSNormCutRowsKernel(CutRows, RMSNormRows):

@@ -20,12 +20,16 @@ __all__ = [
     "HELD_ROW",
     "MOST_LAUNCHES",
     "REGISTER_ROW",
+    "RING_ROW",
+    "RING_STAGES",
+    "RING_WARPS",
     "SHORT_ROW",
     "SHORT_THREADS",
     "WARP",
     "WIDE_ROW",
     "WORTH_CUTTING",
     "HeldLaunch",
+    "RingLaunch",
     "TiledLaunch",
     "cut_blocks",
     "cut_launch",
@@ -37,6 +41,8 @@ __all__ = [
     "held_launch",
     "held_launches",
     "held_row",
+    "ring_launch",
+    "ring_launches",
     "short_launch",
     "short_launches",
     "tiled_launch",
@@ -56,13 +62,26 @@ CUT_LANES: Final = 256
 SHORT_ROW: Final = 512
 """Longest row of a warp or less. At 8192 x 1024 in bfloat16 a warp a row took 14.8 us for LayerNorm and 13.9 for
 RMSNorm, 128 threads 14.6 and 13.0 (H200, 2026-11-30)."""
+RING_ROW: Final = 1024
+"""Longest row of a warp that rows come to through a ring, where a thread has 32 values of 16 bits, and weights beside
+them. At 8192 x 1024 in bfloat16 LayerNorm took 14.1 us so and 15.1 a block to a row, RMSNorm 13.4 and 14.5; at 65536 x
+256 LayerNorm took 22.9 and 22.2 as short rows are held (H200, 2026-11-30)."""
+RING_WARPS: Final = 4
+"""Warps of a block, each with a row. With 8 in half as many blocks LayerNorm took the same (H200, 2026-11-30)."""
+RING_STAGES: Final = 3
+"""Rows of a warp that are under way or being read: 8192 x 1024 in bfloat16 took 14.1 us with 3, 14.2 with 4 and 14.3
+with 2 (H200, 2026-11-30)."""
 BRIEF_ROW: Final = 1024
 """Longest row of which 128 threads hold 8 values each, so that 12 such blocks fit, and weights beside them. At 8192 x
 1024 in bfloat16 LayerNorm took 14.6 us with 12 blocks and the weights loaded ahead, 14.8 or more with 8 to 16 blocks
 and the weights loaded last; RMSNorm 12.9 with 12 blocks and 13.0 with 8 (H200, 2026-11-30)."""
 NARROW_ROW: Final = 4096
-"""Longest row of 128 threads: 32 values each. At 8192 x 4096 in bfloat16 LayerNorm took 39.0 us with 128 threads a row
-and 38.8 with 256, at 2048 x 4096 14.5 and 14.3, and add + LayerNorm 21.9 and 23.2 (H200, 2026-11-30)."""
+"""Longest row of 128 threads: 32 values each. At 2048 x 4096 in bfloat16 add + LayerNorm took 21.9 us with 128 threads
+a row and 23.2 with 256 (H200, 2026-11-30)."""
+NARROW_CENTRED_ROW: Final = 3072
+"""The same where a row is centred and nothing else is read of its size: 24 values each, and distances of as many. In
+bfloat16 LayerNorm took 39.0 us at 8192 x 4096 and 14.9 at 2048 x 4096 with 256 threads, six blocks of them resident,
+39.3 and 15.2 with 128; 8192 x 3000 took 31.2 with 128, 32.3 before distances were kept (H200, 2026-11-30)."""
 REGISTER_ROW: Final = 8192
 """Longest row that waits in the registers of 256 threads; a longer one waits in shared memory. At 2048 x 16384 in
 bfloat16 LayerNorm took 41.1 us in shared memory and 42.0 or more in registers (H200, 2026-11-30)."""
@@ -74,6 +93,8 @@ before the last time, as RMSNorm does. At 1024 x 65536 it took 73.0 us so in flo
 program, 81.1 in a cluster of four; where values spill it takes 94 to 150 (H200, 2026-11-30)."""
 CUT_ROW: Final = 262144
 """Longest row that eight blocks, the most of a portable cluster, hold: 128 KiB of float32 each."""
+SHARE_BYTES: Final = 64 * 2**10
+"""Of a row that each of two blocks holds, so that a multiprocessor has room for three."""
 WORTH_CUTTING: Final = 8192
 """Rows longer than this are cut over blocks where there are few of them. At 1 x 16384 in bfloat16 RMSNorm took 4.96 us
 in four blocks and 5.31 in one, LayerNorm 5.63 and 6.11 (H200, 2026-11-30)."""
@@ -88,7 +109,7 @@ MOST_LAUNCHES: Final = 8
 REGISTER_VALUES: Final = 64
 """Most values of a row that a thread holds in registers; with more they spill."""
 AHEAD_VALUES: Final = 32
-"""Most of them where the weights wait beside them."""
+"""Most of them where the weights wait beside them, or distances."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +125,7 @@ class HeldLaunch:
         resident: Blocks that a multiprocessor is to hold.
         ahead: Weights are loaded before the statistics are known.
         in_shared: A row waits in shared memory and not in registers.
+        distances: Of a centred row, distances from a point near the mean wait in registers too.
     """
 
     vector: int
@@ -114,6 +136,26 @@ class HeldLaunch:
     resident: int = 1
     ahead: bool = False
     in_shared: bool = False
+    distances: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class RingLaunch:
+    """How rows that come through a ring are laid out.
+
+    Attributes:
+        vector: Elements of one load.
+        warps: Warps of a block, each with a row.
+        stages: Rows of a warp that are under way or being read.
+        resident: Blocks that a multiprocessor is to hold.
+        distances: Of a centred row, distances from a point near the mean wait in registers too.
+    """
+
+    vector: int
+    warps: int = RING_WARPS
+    stages: int = RING_STAGES
+    resident: int = 4
+    distances: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,9 +203,10 @@ def short_lanes(n: int, span: int) -> int:
 def short_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
     """Rows of at most :data:`SHORT_ROW` elements: a warp or less each, several to a block.
 
-    At 65536 x 256 in bfloat16 RMSNorm took 21.0 us with two rows at a time of a vector a thread, 21.9 with one of two;
-    LayerNorm 22.5 with two vectors a thread and the weights loaded ahead, 22.8 without, 23.6 with one vector; with a
-    residual they took 36.8 and 37.1 with one vector and 12 blocks, 37.3 and 37.4 with two and 8 (H200, 2026-11-30).
+    At 65536 x 256 in bfloat16 RMSNorm took 21.9 us with two rows at a time of a vector a thread, 22.6 with one row and
+    23.0 with one of two vectors; LayerNorm 22.7 with two vectors a thread, weights loaded ahead and ten blocks, 22.9
+    with eight, 23.2 with the weights loaded last, and 23.1 with one vector; add + LayerNorm 37.7 with one vector, and
+    38.0 with two (H200, 2026-11-30).
     """
     vector = vector_of(n, dtype)
     vectors = 2 if recipe.centred and not recipe.residual else 1
@@ -173,8 +216,9 @@ def short_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
         lanes,
         groups=SHORT_THREADS // lanes,
         rows=1 if recipe.centred or recipe.residual else 2,
-        resident=12 if recipe.residual else 8,
+        resident=12 if recipe.residual else 10,
         ahead=recipe.centred and recipe.inputs == 1,
+        distances=recipe.centred and recipe.shared,
     )
 
 
@@ -183,9 +227,9 @@ def held_row(recipe: RowRecipe, dtype: torch.dtype) -> int:
     return WIDE_ROW if recipe.inputs == 1 and not recipe.centred and dtype.itemsize == 2 else HELD_ROW
 
 
-def held_lanes(n: int) -> int:
+def held_lanes(n: int, recipe: RowRecipe) -> int:
     """Threads of a row of *n* elements that one block holds."""
-    if n <= NARROW_ROW:
+    if n <= (NARROW_CENTRED_ROW if recipe.centred and recipe.inputs == 1 else NARROW_ROW):
         return 128
     return 256 if n <= HELD_ROW else 1024
 
@@ -207,30 +251,50 @@ def held_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
 
     Rows that are not centred need no second look at their values before the last, and stay in registers.
     """
-    lanes = held_lanes(n)
+    lanes = held_lanes(n, recipe)
     resident = {128: 6, 256: 4, 1024: 1}[lanes]
+    if lanes == 256 and n <= NARROW_ROW:
+        resident = 6
     brief = n <= BRIEF_ROW and recipe.inputs == 1
     if brief:
         resident = 12
     if lanes == 256 and n > REGISTER_ROW:
         resident = 3 if recipe.centred else 2
     return HeldLaunch(
-        vector_of(n, dtype), lanes, resident=resident, ahead=brief, in_shared=recipe.centred and n > REGISTER_ROW
+        vector_of(n, dtype),
+        lanes,
+        resident=resident,
+        ahead=brief,
+        in_shared=recipe.centred and n > REGISTER_ROW,
+        distances=recipe.centred and recipe.shared and n <= NARROW_ROW,
     )
 
 
-def cut_blocks(n: int) -> int:
-    """Blocks of the cluster that holds a row of *n* elements, up to 16,384 each where four are enough.
+def cut_blocks(n: int, dtype: torch.dtype, *, many: bool) -> int:
+    """Blocks of the cluster that holds a row of *n* elements of *dtype*.
 
-    At 1024 x 65536 in bfloat16 LayerNorm took 86.0 us with four; an earlier program took 90.0, and 90.6 or more with
-    eight (H200, 2026-11-30).
+    At 1024 x 65536 in bfloat16 LayerNorm took 83.2 us with two blocks of which three are resident, and 88.2 with four
+    (H200, 2026-11-30).
+
+    Args:
+        n: Elements of a row.
+        dtype: Of the row.
+        many: Whether there are many rows: else a row is to be done soon, and not to leave room for others.
     """
+    if many and n * dtype.itemsize <= 2 * SHARE_BYTES:
+        return 2
     return 4 if n <= 65536 else 8
 
 
-def cut_launch(n: int, dtype: torch.dtype) -> HeldLaunch:
+def cut_launch(n: int, dtype: torch.dtype, *, many: bool) -> HeldLaunch:
     """Rows of at most :data:`CUT_ROW` elements: each cut over the blocks of a cluster."""
-    return HeldLaunch(vector_of(n, dtype), CUT_LANES, blocks=cut_blocks(n), resident=4, in_shared=True)
+    blocks = cut_blocks(n, dtype, many=many)
+    return HeldLaunch(vector_of(n, dtype), CUT_LANES, blocks=blocks, resident=3 if blocks == 2 else 4, in_shared=True)
+
+
+def ring_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> RingLaunch:
+    """Rows of at most :data:`RING_ROW` elements: a warp each, of as many blocks as run at a time."""
+    return RingLaunch(vector_of(n, dtype), distances=recipe.centred)
 
 
 def tiled_launch(n: int, dtype: torch.dtype) -> TiledLaunch:
@@ -273,7 +337,9 @@ def held_launches(n: int, dtype: torch.dtype, recipe: RowRecipe) -> tuple[HeldLa
         if n <= BRIEF_ROW:
             found.append(dataclasses.replace(usual, lanes=WARP, groups=128 // WARP, resident=8))
     elif lanes == 256:
-        found += [dataclasses.replace(usual, resident=each) for each in (resident - 1, resident + 1, resident + 2)]
+        found += [
+            dataclasses.replace(usual, resident=each) for each in range(resident - 2, resident + 3) if 1 < each <= 6
+        ]
         found.append(dataclasses.replace(usual, lanes=128, resident=min(2 * resident, 6)))
         if usual.in_shared:
             found.append(dataclasses.replace(usual, in_shared=False, resident=2))
@@ -289,18 +355,25 @@ def few_launches(n: int, dtype: torch.dtype) -> tuple[HeldLaunch, ...]:
     return _table(usual, [dataclasses.replace(usual, ahead=False), narrower], n)
 
 
-def cut_launches(n: int, dtype: torch.dtype) -> tuple[HeldLaunch, ...]:
+def cut_launches(n: int, dtype: torch.dtype, *, many: bool) -> tuple[HeldLaunch, ...]:
     """What is measured for rows of at most :data:`CUT_ROW` elements, the usual launch first.
 
     A share of more than one step shrinks by one at least where there are twice as many blocks, and with it the shared
     memory of a block.
     """
-    usual = cut_launch(n, dtype)
+    usual = cut_launch(n, dtype, many=many)
     found = [dataclasses.replace(usual, ahead=True), *(dataclasses.replace(usual, resident=each) for each in (1, 2, 3))]
     if usual.blocks < 8 and n > usual.blocks * usual.lanes * usual.vector:
         wider = dataclasses.replace(usual, blocks=2 * usual.blocks)
         found += [wider, dataclasses.replace(wider, ahead=True)]
     return _table(usual, found, n)
+
+
+def ring_launches(n: int, dtype: torch.dtype, recipe: RowRecipe) -> tuple[RingLaunch, ...]:
+    """What is measured for rows of at most :data:`RING_ROW` elements, the usual launch first; none has more stages."""
+    usual = ring_launch(n, dtype, recipe)
+    found = [dataclasses.replace(usual, stages=2), *(dataclasses.replace(usual, resident=each) for each in (3, 5))]
+    return (usual, *found)
 
 
 def tiled_launches(n: int, dtype: torch.dtype) -> tuple[TiledLaunch, ...]:
@@ -315,7 +388,7 @@ def _table(usual: HeldLaunch, others: Sequence[HeldLaunch], n: int) -> tuple[Hel
     """*usual* and those of *others* that differ from it and hold no more than registers do."""
     table = [usual]
     for each in others:
-        most = AHEAD_VALUES if each.ahead else REGISTER_VALUES
+        most = AHEAD_VALUES if each.ahead or each.distances else REGISTER_VALUES
         values = each.rows * each.vector * -(-n // (each.lanes * each.blocks * each.vector))
         if each not in table and (values <= most or (each.in_shared and not each.ahead)):
             table.append(each)

@@ -14,13 +14,22 @@ import tilelang.language as T
 
 from tileops.kernels.norm.row_recipes import RowRecipe
 
-__all__ = ["FACTS", "MOST", "WARP", "add_over", "entry", "look", "merge", "split_mean"]
+__all__ = ["FACTS", "MOST", "WARP", "WIDENING", "add_over", "entry", "look", "merge", "split_mean"]
 
 WARP = 32
 FACTS = {True: 3, False: 1}
 """Of a row that is centred: point, rest, squares; else squares alone."""
 MOST = 3.4028234663852886e38
 """The largest float32."""
+WIDENING = """#include <cuda_bf16.h>
+static __device__ __forceinline__ float2 widened_pair(__nv_bfloat162 pair) {
+  unsigned const bits = *reinterpret_cast<unsigned const*>(&pair);
+  return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
+}
+#define __bfloat1622float2 widened_pair
+"""
+"""CUDA source by which two bfloat16 become float32 in two instructions; CUDA 13.0 takes three. A LayerNorm of rows of
+256 elements has 256 instructions so, and 280 without."""
 SUMS = 4
 """Sums of a thread that do not wait for each other."""
 
@@ -41,14 +50,17 @@ def add_over(value, at, among):
 
 
 @T.macro
-def merge(centred, parts, a, b, among, lane, count, total, point, rest, square, r):
-    """Merge the facts of *among* parts, of which a lane's has *count* of *total* elements, into those of each lane."""
+def merge(centred, parts, a, b, among, lane, count, inverse, point, rest, square, r):
+    """Merge the facts of *among* parts into those of each lane.
+
+    A lane's part has *count* elements of the 1 / *inverse* that there are; *among* is a power of two.
+    """
     if centred:
         point[r] = (parts[a, b, lane % among, 0] - parts[a, b, 0, 0] + parts[a, b, lane % among, 1]) * T.min(count, 1.0)
         square[r] = parts[a, b, lane % among, 2]
         rest[r] = point[r] * count
         add_over(rest, r, among)
-        rest[r] = rest[r] / total
+        rest[r] = rest[r] * inverse
         point[r] -= rest[r]
         square[r] += point[r] * point[r] * count
         point[r] = parts[a, b, 0, 0]
@@ -69,19 +81,21 @@ def split_mean(point, rest, r):
 
 
 @T.macro
-def look(centred, values, begin, step, steps, vector, span, column, left, width, count, point, rest, square, r, again):
+def look(
+    centred, values, begin, step, steps, vector, span, column, left, width, count, inverse, point, rest, square, r,
+    again, distances, keep,
+):  # fmt: skip
     """The facts of what *width* lanes hold of a row, *count* elements, into place *r* of point, rest and squares.
 
     A lane's values wait in *values*, the first at *begin*, each next vector *step* further: *steps* vectors, *span*
     elements of the row apart, the first at *column* of the *left* that there are. Those in shared memory are looked at
-    *again*, rather than held in registers as well.
+    *again*, rather than held in registers as well. *inverse* is 1 / *count*, or 1 where there are none. Where a row is
+    centred and *keep*, the distances from the point stay in *distances*, where *values* has the values.
     """
     wide = T.alloc_local((vector,), "float32")
     sums = T.alloc_local((SUMS,), "float32")
     others = T.alloc_local((SUMS,), "float32")
-    each = T.alloc_local((1,), "float32")
     if centred:
-        each[0] = 1.0 / T.max(count, 1.0)
         for k in T.unroll(SUMS):
             sums[k] = 0.0
         for v in T.unroll(steps):
@@ -89,7 +103,7 @@ def look(centred, values, begin, step, steps, vector, span, column, left, width,
                 for k in T.vectorized(vector):
                     wide[k] = T.cast(values[begin + v * step + k], "float32")
                 for k in T.unroll(vector):
-                    sums[k % SUMS] += wide[k] * each[0]  # a sum of shares has no more than a value
+                    sums[k % SUMS] += wide[k] * inverse  # a sum of shares has no more than a value
         point[r] = (sums[0] + sums[1]) + (sums[2] + sums[3])
         add_over(point, r, width)
     if again:
@@ -106,6 +120,9 @@ def look(centred, values, begin, step, steps, vector, span, column, left, width,
                     wide[k] -= point[r]
                     others[k % SUMS] += wide[k]
                     sums[k % SUMS] += wide[k] * wide[k]
+                if keep:
+                    for k in T.unroll(vector):
+                        distances[begin + v * step + k] = wide[k]
             else:
                 for k in T.unroll(vector):
                     sums[k % SUMS] += T.cast(values[begin + v * step + k], "float32") * T.cast(
@@ -116,12 +133,12 @@ def look(centred, values, begin, step, steps, vector, span, column, left, width,
     if centred:
         rest[r] = (others[0] + others[1]) + (others[2] + others[3])
         add_over(rest, r, width)
-        rest[r] = rest[r] / T.max(count, 1.0)
+        rest[r] = rest[r] * inverse
         # Squares about the point, less those of the rest, which no infinity may be taken off.
         square[r] = T.max(square[r] - T.min(rest[r] * rest[r] * count, MOST), 0.0)
 
 
-def entry(recipe: RowRecipe, n: int, dtype: str, launch: Any, body: Any) -> Any:
+def entry(recipe: RowRecipe, n: int, dtype: str, launch: Any, body: Any, *, planes: bool = False) -> Any:
     """The program of *recipe*: its tensors in the order in which the interface has them, then its results.
 
     Args:
@@ -130,8 +147,41 @@ def entry(recipe: RowRecipe, n: int, dtype: str, launch: Any, body: Any) -> Any:
         dtype: Of every tensor.
         launch: From the number of rows to a ``T.Kernel``.
         body: A macro of block, input, residual, weight or scale, bias or shift, gate, result and sum.
+        planes: Whether input and result have three axes, of which the first two are those of the rows: that saves the
+            host two views a call. Of recipes of one input and one result.
     """
     m = T.dynamic("m", "int64")
+
+    if planes:
+        a, c = (T.dynamic(name, "int64") for name in ("a", "c"))
+        if recipe.biased:
+
+            @T.prim_func
+            def layer_norm_planes(
+                x: T.Tensor((a, c, n), dtype),
+                weight: T.Tensor((n,), dtype),
+                bias: T.Tensor((n,), dtype),
+                out: T.Tensor((a, c, n), dtype),
+            ):
+                rows = T.reshape(x, (a * c, n))
+                results = T.reshape(out, (a * c, n))
+                with launch(a * c) as block:
+                    body(a * c, block, rows, rows, weight, bias, rows, results, results)
+
+            return layer_norm_planes
+
+        @T.prim_func
+        def rms_norm_planes(
+            x: T.Tensor((a, c, n), dtype),
+            weight: T.Tensor((n,), dtype),
+            out: T.Tensor((a, c, n), dtype),
+        ):
+            rows = T.reshape(x, (a * c, n))
+            results = T.reshape(out, (a * c, n))
+            with launch(a * c) as block:
+                body(a * c, block, rows, rows, weight, weight, rows, results, results)
+
+        return rms_norm_planes
 
     if recipe.gated:
 

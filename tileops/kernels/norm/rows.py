@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import torch
 
@@ -21,11 +21,15 @@ from tileops.kernels.norm.row_launches import (
     CUT_ROW,
     HELD_ROW,
     REGISTER_ROW,
+    RING_ROW,
+    RING_STAGES,
+    RING_WARPS,
     SHORT_ROW,
     SHORT_THREADS,
     WARP,
     WORTH_CUTTING,
     HeldLaunch,
+    RingLaunch,
     TiledLaunch,
     cut_blocks,
     cut_launches,
@@ -34,6 +38,7 @@ from tileops.kernels.norm.row_launches import (
     held_lanes,
     held_launches,
     held_row,
+    ring_launches,
     short_launches,
     tiled_launches,
     vector_of,
@@ -42,18 +47,23 @@ from tileops.kernels.norm.row_recipes import RowRecipe
 from tileops.kernels.tilelang_build import ALIGNMENT_BYTES, Program, compile_program, dtype_name, stated_arch
 from tileops.kernels.tuning import key_of, recorded, tune
 
-__all__ = ["CutRows", "HeldRows", "RowKernel", "ShortRows", "TiledRows", "as_row", "as_rows"]
+__all__ = ["CutRows", "HeldRows", "RingRows", "RowKernel", "ShortRows", "TiledRows", "as_row", "as_rows"]
 
 CENTRED_BYTES: Final = 12
 """Of what warps exchange of a row that is centred: a point near the mean, what that leaves of it, and squares."""
 SQUARE_BYTES: Final = 4
 """Of what they exchange of one that is not: squares."""
 
+BARRIER_BYTES: Final = 8
+"""Of what a thread waits at until a stage is filled."""
 OWN_BYTES: Final = 16
 """Of the facts of one block of a cluster, with what TileLang aligns them by."""
 
 MEASURED_BYTES: Final = 64 * 2**20
 """Of the input that launches are measured on: 8,192 rows of 4,096 16-bit values."""
+
+
+Launch: TypeAlias = HeldLaunch | RingLaunch | TiledLaunch
 
 
 class RowKernel(Kernel):
@@ -64,10 +74,12 @@ class RowKernel(Kernel):
         eps: Added to the variance, or to the mean square.
         dtype: Of every tensor.
         arch: Architecture to build for.
+        built_in: What the program of a class takes beside these.
 
     Attributes:
         recipe: What is computed.
         table: The ways in which rows may be laid out, the usual one first.
+        launch_planes: What launches rows of two axes, from the first call with such rows on.
         layout: The one that is in use: as measured, where that is on file for this card or :meth:`request_tune` was
             called, else the usual one.
 
@@ -80,7 +92,7 @@ class RowKernel(Kernel):
     recipe: ClassVar[RowRecipe]
     program: ClassVar[tuple[str, str]]
 
-    def __init__(self, n: int, eps: float, dtype: torch.dtype, *, arch: int) -> None:
+    def __init__(self, n: int, eps: float, dtype: torch.dtype, *, arch: int, **built_in: int) -> None:
         reason = self.row_refusal(n, dtype)
         if reason is not None:
             raise ValueError(f"{type(self).__name__}: {reason}")
@@ -88,7 +100,7 @@ class RowKernel(Kernel):
         self.dtype = dtype
         self.table = self._launches()
         self._compile = functools.partial(
-            compile_program, *self.program, arch, n=n, eps=eps, dtype=dtype_name(dtype), recipe=self.recipe
+            compile_program, *self.program, arch, n=n, eps=eps, dtype=dtype_name(dtype), recipe=self.recipe, **built_in
         )
         self._key = key_of(type(self), self._identity(eps), arch)
         self._lay_out(recorded(self._key, self.table) or self.table[0])
@@ -99,7 +111,7 @@ class RowKernel(Kernel):
         if layout is not None and layout != self.layout:
             self._lay_out(layout)
 
-    def _launches(self) -> Sequence[HeldLaunch | TiledLaunch]:
+    def _launches(self) -> Sequence[Launch]:
         return self.launches_of(self.n, self.dtype)
 
     def _identity(self, eps: float) -> tuple[Any, ...]:
@@ -108,15 +120,23 @@ class RowKernel(Kernel):
     def _rows_measured(self) -> int:
         return self.measured_rows(self.n, self.dtype)
 
-    def _lay_out(self, layout: HeldLaunch | TiledLaunch) -> None:
+    def _lay_out(self, layout: Launch) -> None:
         self.compiled = self._compiled(layout)
         self.layout = layout
         self.launch = self.compiled.launch
+        self.launch_planes: Callable[..., Any] | None = None
 
-    def _compiled(self, layout: HeldLaunch | TiledLaunch) -> Program:
+    def _build_planes(self) -> Callable[..., Any] | None:
+        """What launches rows of two axes without a view; ``None`` while a graph is captured, when nothing is built."""
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            return None
+        self.launch_planes = self._compile(**dataclasses.asdict(self.layout), planes=True).launch
+        return self.launch_planes
+
+    def _compiled(self, layout: Launch) -> Program:
         return self._compile(**dataclasses.asdict(layout))
 
-    def _measurable(self, device: torch.device) -> Callable[[HeldLaunch | TiledLaunch], Callable[[], Any]]:
+    def _measurable(self, device: torch.device) -> Callable[[Launch], Callable[[], Any]]:
         """What compiles a launch and gives a call of it on scratch tensors, the same for all."""
         tensors = self._scratch(device)
         return lambda layout: functools.partial(self._compiled(layout).launch, *tensors)
@@ -136,13 +156,13 @@ class RowKernel(Kernel):
         return max(1, MEASURED_BYTES // (n * dtype.itemsize))
 
     @classmethod
-    def launch_of(cls, n: int, dtype: torch.dtype) -> HeldLaunch | TiledLaunch:
+    def launch_of(cls, n: int, dtype: torch.dtype) -> Launch:
         """How rows of *n* elements are laid out where nothing was measured."""
         return cls.launches_of(n, dtype)[0]
 
     @classmethod
     @abstractmethod
-    def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[HeldLaunch | TiledLaunch]:
+    def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[Launch]:
         """How rows of *n* elements may be laid out, the usual way first.
 
         All compute the same, and no block takes more than the class states of one.
@@ -251,6 +271,71 @@ class ShortRows(HeldKernel):
         return SHORT_THREADS
 
 
+class RingRows(HeldKernel):
+    """Many rows of at most ``RING_ROW`` elements: a warp each, which bulk copies bring through a ring.
+
+    These came with SM90.
+
+    Args:
+        n: Elements of a row.
+        eps: Added to the variance, or to the mean square.
+        dtype: Of every tensor.
+        sm_count: Multiprocessors.
+        arch: Architecture to build for.
+    """
+
+    supported_archs: list[int] = [90]
+    program = ("tileops.kernels.norm.ring_rows_program", "ring_rows")
+
+    def __init__(self, n: int, eps: float, dtype: torch.dtype, sm_count: int, *, arch: int) -> None:
+        self.sm_count = sm_count
+        super().__init__(n, eps, dtype, arch=arch, sm_count=sm_count)
+
+    def _identity(self, eps: float) -> tuple[Any, ...]:
+        return *super()._identity(eps), self.sm_count
+
+    @classmethod
+    def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:
+        """Refuse longer ones, and those that do not all begin at 16 bytes."""
+        if n > RING_ROW:
+            return f"n {n} is more than the {RING_ROW} of a warp"
+        vector = ALIGNMENT_BYTES // dtype.itemsize
+        if n % vector != 0:
+            return f"n {n} is not a multiple of {vector}: rows do not all begin at {ALIGNMENT_BYTES} bytes"
+        return super().row_refusal(n, dtype)
+
+    @classmethod
+    def refusal(cls, call: LayerNormCall) -> str | None:
+        """Refuse few rows: what comes next is nothing then."""
+        return "few_rows is True" if call.few_rows else super().refusal(call)
+
+    @classmethod
+    def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[RingLaunch]:
+        """As :func:`ring_launches` has them."""
+        return ring_launches(n, dtype, cls.recipe)
+
+    @classmethod
+    def most_smem_bytes(cls) -> int:
+        """The stages of the longest row of float32, and a barrier for each."""
+        return RING_STAGES * (RING_WARPS * RING_ROW * 4 + BARRIER_BYTES)
+
+    @classmethod
+    def block_smem_bytes(cls, call: LayerNormCall) -> int:
+        """Its stages, and a barrier for each."""
+        return RING_STAGES * (RING_WARPS * call.n * call.dtype.itemsize + BARRIER_BYTES)
+
+    @classmethod
+    def block_threads(cls, call: LayerNormCall) -> int:
+        """The same for all."""
+        return RING_WARPS * WARP
+
+    @classmethod
+    def entry_for(cls, call: LayerNormCall) -> Entry:
+        """As of any row kernel, and the number of multiprocessors."""
+        identity = (call.n, call.eps, call.dtype, call.sm_count or 1)
+        return identity, lambda: cls(*identity, arch=stated_arch(call))
+
+
 class HeldRows(HeldKernel):
     """Rows of at most :func:`held_row` elements: a block each, in registers or in shared memory.
 
@@ -266,7 +351,7 @@ class HeldRows(HeldKernel):
         self.few_rows = few_rows
         super().__init__(n, eps, dtype, arch=arch)
 
-    def _launches(self) -> Sequence[HeldLaunch | TiledLaunch]:
+    def _launches(self) -> Sequence[Launch]:
         return few_launches(self.n, self.dtype) if self.few_rows else super()._launches()
 
     def _identity(self, eps: float) -> tuple[Any, ...]:
@@ -304,7 +389,7 @@ class HeldRows(HeldKernel):
     @classmethod
     def block_smem_bytes(cls, call: LayerNormCall) -> int:
         """What its warps exchange, and the row where it waits there."""
-        lanes = few_lanes(call.n) if laid_out_as_few(call) else held_lanes(call.n)
+        lanes = few_lanes(call.n) if laid_out_as_few(call) else held_lanes(call.n, cls.recipe)
         exchanged = exchanged_bytes(cls.recipe, lanes // WARP)
         if not cls.recipe.centred or call.n <= REGISTER_ROW:
             return exchanged
@@ -313,16 +398,44 @@ class HeldRows(HeldKernel):
     @classmethod
     def block_threads(cls, call: LayerNormCall) -> int:
         """As :func:`few_launch` or :func:`held_launch` has them."""
-        return few_lanes(call.n) if laid_out_as_few(call) else held_lanes(call.n)
+        return few_lanes(call.n) if laid_out_as_few(call) else held_lanes(call.n, cls.recipe)
 
 
 class CutRows(HeldKernel):
     """Rows of at most ``CUT_ROW`` elements, each cut over the blocks of a cluster: long ones, or few of them.
 
     Clusters came with SM90.
+
+    Args:
+        n: Elements of a row.
+        eps: Added to the variance, or to the mean square.
+        dtype: Of every tensor.
+        many_rows: Whether the build is for many rows, cut into larger shares; it is right for any number.
+        arch: Architecture to build for.
     """
 
     supported_archs: list[int] = [90]
+
+    def __init__(self, n: int, eps: float, dtype: torch.dtype, many_rows: bool = False, *, arch: int) -> None:
+        self.many_rows = many_rows
+        super().__init__(n, eps, dtype, arch=arch)
+
+    def _launches(self) -> Sequence[Launch]:
+        return cut_launches(self.n, self.dtype, many=self.many_rows)
+
+    def _identity(self, eps: float) -> tuple[Any, ...]:
+        return (*super()._identity(eps), True) if self.many_rows else super()._identity(eps)
+
+    def _rows_measured(self) -> int:
+        return super()._rows_measured() if self.many_rows else FEW_ROWS
+
+    @classmethod
+    def entry_for(cls, call: LayerNormCall) -> Entry:
+        """As of any row kernel; many rows have a build of their own."""
+        if call.few_rows:
+            return super().entry_for(call)
+        identity = (call.n, call.eps, call.dtype, True)
+        return identity, lambda: cls(*identity, arch=stated_arch(call))
 
     @classmethod
     def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:
@@ -343,13 +456,8 @@ class CutRows(HeldKernel):
 
     @classmethod
     def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[HeldLaunch]:
-        """As :func:`cut_launches` has them."""
-        return cut_launches(n, dtype)
-
-    @classmethod
-    def measured_rows(cls, n: int, dtype: torch.dtype) -> int:
-        """Few, where it serves no more."""
-        return FEW_ROWS if n <= held_row(cls.recipe, dtype) else super().measured_rows(n, dtype)
+        """As :func:`cut_launches` has them for few rows."""
+        return cut_launches(n, dtype, many=False)
 
     @classmethod
     def most_smem_bytes(cls) -> int:
@@ -360,7 +468,7 @@ class CutRows(HeldKernel):
     def block_smem_bytes(cls, call: LayerNormCall) -> int:
         """What its warps exchange, what the blocks do, and its share of the row."""
         span = CUT_LANES * vector_of(call.n, call.dtype)
-        blocks = cut_blocks(call.n)
+        blocks = cut_blocks(call.n, call.dtype, many=not call.few_rows)
         exchanged = exchanged_bytes(cls.recipe, CUT_LANES // WARP + blocks) + OWN_BYTES
         return exchanged + waiting_bytes(call.n, span * blocks, call.dtype) // blocks
 

@@ -9,7 +9,17 @@ from typing import Any
 
 import tilelang.language as T
 
-from tileops.kernels.norm.row_macros_program import FACTS, MOST, WARP, add_over, entry, look, merge, split_mean
+from tileops.kernels.norm.row_macros_program import (
+    FACTS,
+    MOST,
+    WARP,
+    WIDENING,
+    add_over,
+    entry,
+    look,
+    merge,
+    split_mean,
+)
 from tileops.kernels.norm.row_recipes import RowRecipe
 
 __all__ = ["PASSES", "tiled_rows"]
@@ -18,7 +28,17 @@ PASSES = ("TL_DISABLE_THREAD_STORAGE_SYNC", "TL_DISABLE_SHARED_MEMORY_REUSE")
 """Barriers stand where they are needed."""
 
 
-def tiled_rows(n: int, eps: float, dtype: str, recipe: RowRecipe, *, vector: int, threads: int, steps: int) -> Any:
+def tiled_rows(
+    n: int,
+    eps: float,
+    dtype: str,
+    recipe: RowRecipe,
+    *,
+    vector: int,
+    threads: int,
+    steps: int,
+    planes: bool = False,
+) -> Any:
     """Rows of *n* elements, a block each.
 
     Args:
@@ -29,6 +49,7 @@ def tiled_rows(n: int, eps: float, dtype: str, recipe: RowRecipe, *, vector: int
         vector: Elements of one load; a divisor of *n* and a power of two, 16 bytes at most.
         threads: Threads of a block, a multiple of 32.
         steps: Vectors that a thread has of a tile.
+        planes: Whether rows have two axes; see :func:`~tileops.kernels.norm.row_macros_program.entry`.
     """
     span = threads * vector
     tiles = -(-n // (span * steps))
@@ -38,6 +59,8 @@ def tiled_rows(n: int, eps: float, dtype: str, recipe: RowRecipe, *, vector: int
 
     @T.macro
     def body(m, block, x, other, weight, shift, gate, out, sums):
+        if dtype == "bfloat16":
+            T.import_source(WIDENING)
         thread = T.get_thread_binding()
         row = T.cast(block, "int64")
         begin = thread * vector
@@ -94,10 +117,13 @@ def tiled_rows(n: int, eps: float, dtype: str, recipe: RowRecipe, *, vector: int
                 n,
                 1,
                 tile_count[0],
+                T.fast_rcp(T.max(tile_count[0], 1.0)),
                 tile_point,
                 tile_rest,
                 tile_square,
                 0,
+                False,
+                held,
                 False,
             )
             square[0] += tile_square[0]
@@ -142,13 +168,13 @@ def tiled_rows(n: int, eps: float, dtype: str, recipe: RowRecipe, *, vector: int
             warps,
             thread,
             parts[0, 0, thread % warps, 3] if centred else 1.0,
-            T.float32(n),
+            T.float32(1.0 / n),
             point,
             rest,
             square,
             0,
         )
-        square[0] = T.rsqrt(square[0] / n + eps)
+        square[0] = T.rsqrt(square[0] * T.float32(1.0 / n) + eps)
         if centred:
             split_mean(point, rest, 0)
             rest[0] = -rest[0] * square[0]
@@ -187,4 +213,4 @@ def tiled_rows(n: int, eps: float, dtype: str, recipe: RowRecipe, *, vector: int
     def launch(m: Any) -> Any:
         return T.Kernel(m, threads=threads)
 
-    return entry(recipe, n, dtype, launch, body)
+    return entry(recipe, n, dtype, launch, body, planes=planes)

@@ -62,10 +62,10 @@ class AdaLayerNormFwdOp(RowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        n = self._modulated(x)
+        call = self._call(x, self.normalized_shape or self._last_axis(x))
         scale, shift = self._modulation("scale", scale, x), self._modulation("shift", shift, x)
-        if not x.numel():
+        if call is None:
             return self.empty_result(x)
-        kernel = self.kernel_for("ada_layer_norm", self._call(x, n))
+        kernel = self.kernel_for("ada_layer_norm", call)
         result: torch.Tensor = kernel(x.contiguous(), scale.contiguous(), shift.contiguous())
         return result

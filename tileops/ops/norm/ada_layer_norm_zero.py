@@ -63,11 +63,11 @@ class AdaLayerNormZeroFwdOp(RowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        n = self._modulated(x)
+        call = self._call(x, self.normalized_shape or self._last_axis(x))
         scale, shift = self._modulation("scale", scale, x), self._modulation("shift", shift, x)
         gate = self._modulation("gate", gate, x)
-        if not x.numel():
+        if call is None:
             return self.empty_result(x)
-        kernel = self.kernel_for("ada_layer_norm_zero", self._call(x, n))
+        kernel = self.kernel_for("ada_layer_norm_zero", call)
         result: torch.Tensor = kernel(x.contiguous(), scale.contiguous(), shift.contiguous(), gate.contiguous())
         return result

@@ -8,9 +8,15 @@ from typing import ClassVar
 import torch
 
 from tileops.kernels.kernel_base import Kernel, KernelInterface
-from tileops.kernels.norm.batch_norm_bwd import BatchNormBwdKernel, BatchNormBwdSplitKernel, BatchNormBwdWideKernel
+from tileops.kernels.norm.batch_norm_bwd import (
+    BatchNormBwdClusterKernel,
+    BatchNormBwdKernel,
+    BatchNormBwdSplitKernel,
+    BatchNormBwdWideKernel,
+)
 from tileops.kernels.norm.batch_norm_infer import BatchNormFwdInferKernel
 from tileops.kernels.norm.batch_norm_train import (
+    BatchNormFwdTrainClusterKernel,
     BatchNormFwdTrainKernel,
     BatchNormFwdTrainSplitKernel,
     BatchNormFwdTrainWholeKernel,
@@ -48,6 +54,7 @@ class BatchNormFwdOp(ChannelNorm, Op):
     kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
         "fwd_train_whole": BatchNormFwdTrainWholeKernel,
         "fwd_train_wide": BatchNormFwdTrainWideKernel,
+        "fwd_train_cluster": BatchNormFwdTrainClusterKernel,
         "fwd_train_split": BatchNormFwdTrainSplitKernel,
         "fwd_train_kernel": BatchNormFwdTrainKernel,
         "fwd_infer_kernel": BatchNormFwdInferKernel,
@@ -169,6 +176,7 @@ class BatchNormBwdOp(ChannelNorm, Op):
 
     kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
         "bwd_wide": BatchNormBwdWideKernel,
+        "bwd_cluster": BatchNormBwdClusterKernel,
         "bwd_split": BatchNormBwdSplitKernel,
         "bwd_kernel": BatchNormBwdKernel,
     }

@@ -15,7 +15,8 @@ from tileops.kernels.norm.fused_add_layer_norm import (
     FusedAddLayerNormKernel,
     FusedAddLayerNormShortRowsKernel,
 )
-from tileops.ops.norm.rows import SummedRowNorm, given_or
+from tileops.ops.filled import filled
+from tileops.ops.norm.rows import SummedRowNorm
 from tileops.ops.op_base import Op
 
 __all__ = ["FusedAddLayerNormFwdOp"]
@@ -68,12 +69,12 @@ class FusedAddLayerNormFwdOp(SummedRowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        n = self._weighted(x, weight, bias)
+        call = self._call(x, self.normalized_shape or self._shape_of(weight), weight, bias)
         self._check_residual(residual, x)
-        if not x.numel():
+        if call is None:
             return self.empty_result(x)
-        call = self._call(x, n)
         kernel = self.kernel_for("fused_add_layer_norm", call)
-        scale, shift = given_or(1.0, weight, n, x), given_or(0.0, bias, n, x)
+        scale = filled(1.0, call.n, x) if weight is None else weight.contiguous()
+        shift = filled(0.0, call.n, x) if bias is None else bias.contiguous()
         result: tuple[torch.Tensor, torch.Tensor] = kernel(x.contiguous(), residual.contiguous(), scale, shift)
         return result

@@ -15,7 +15,8 @@ from tileops.kernels.norm.fused_add_rms_norm import (
     FusedAddRMSNormKernel,
     FusedAddRMSNormShortRowsKernel,
 )
-from tileops.ops.norm.rows import RMS_EPS, SummedRowNorm, given_or
+from tileops.ops.filled import filled
+from tileops.ops.norm.rows import RMS_EPS, SummedRowNorm
 from tileops.ops.op_base import Op
 
 __all__ = ["FusedAddRMSNormFwdOp"]
@@ -66,12 +67,11 @@ class FusedAddRMSNormFwdOp(SummedRowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        n = self._weighted(x, weight)
+        call = self._call(x, self.normalized_shape or self._shape_of(weight), weight)
         self._check_residual(residual, x)
-        if not x.numel():
+        if call is None:
             return self.empty_result(x)
-        call = self._call(x, n)
         kernel = self.kernel_for("fused_add_rms_norm", call)
-        scale = given_or(1.0, weight, n, x)
+        scale = filled(1.0, call.n, x) if weight is None else weight.contiguous()
         result: tuple[torch.Tensor, torch.Tensor] = kernel(x.contiguous(), residual.contiguous(), scale)
         return result

@@ -15,6 +15,7 @@ from tileops.kernels.norm.call_spec import (
     InstanceNormTrainFwdInterface,
 )
 from tileops.kernels.norm.instance_norm import (
+    InstanceNormFwdClusterKernel,
     InstanceNormFwdInferKernel,
     InstanceNormFwdKernel,
     InstanceNormFwdSplitKernel,
@@ -44,6 +45,7 @@ class InstanceNormFwdOp(ChannelNorm, Op):
 
     kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
         "instance_norm_wide": InstanceNormFwdWideKernel,
+        "instance_norm_cluster": InstanceNormFwdClusterKernel,
         "instance_norm_split": InstanceNormFwdSplitKernel,
         "instance_norm": InstanceNormFwdKernel,
         "instance_norm_infer": InstanceNormFwdInferKernel,

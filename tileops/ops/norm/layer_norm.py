@@ -13,9 +13,11 @@ from tileops.kernels.norm.layer_norm import (
     LayerNormCutRowsKernel,
     LayerNormHeldRowsKernel,
     LayerNormKernel,
+    LayerNormRingRowsKernel,
     LayerNormShortRowsKernel,
 )
-from tileops.ops.norm.rows import RowNorm, given_or
+from tileops.ops.filled import filled
+from tileops.ops.norm.rows import RowNorm
 from tileops.ops.op_base import Op
 
 __all__ = ["LayerNormFwdOp"]
@@ -37,6 +39,7 @@ class LayerNormFwdOp(RowNorm, Op):
 
     kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
         "layer_norm": LayerNormKernel,
+        "layer_norm_ring_rows": LayerNormRingRowsKernel,
         "layer_norm_short_rows": LayerNormShortRowsKernel,
         "layer_norm_held_rows": LayerNormHeldRowsKernel,
         "layer_norm_cut_rows": LayerNormCutRowsKernel,
@@ -62,11 +65,11 @@ class LayerNormFwdOp(RowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        n = self._weighted(x, weight, bias)
-        if not x.numel():
+        call = self._call(x, self.normalized_shape or self._shape_of(weight), weight, bias)
+        if call is None:
             return self.empty_result(x)
-        call = self._call(x, n)
         kernel = self.kernel_for("layer_norm", call)
-        scale, shift = given_or(1.0, weight, n, x), given_or(0.0, bias, n, x)
+        scale = filled(1.0, call.n, x) if weight is None else weight.contiguous()
+        shift = filled(0.0, call.n, x) if bias is None else bias.contiguous()
         result: torch.Tensor = kernel(x.contiguous(), scale, shift)
         return result

@@ -13,9 +13,11 @@ from tileops.kernels.norm.rms_norm import (
     RMSNormCutRowsKernel,
     RMSNormHeldRowsKernel,
     RMSNormKernel,
+    RMSNormRingRowsKernel,
     RMSNormShortRowsKernel,
 )
-from tileops.ops.norm.rows import RMS_EPS, RowNorm, given_or
+from tileops.ops.filled import filled
+from tileops.ops.norm.rows import RMS_EPS, RowNorm
 from tileops.ops.op_base import Op
 
 __all__ = ["RMSNormFwdOp"]
@@ -37,6 +39,7 @@ class RMSNormFwdOp(RowNorm, Op):
 
     kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
         "rms_norm": RMSNormKernel,
+        "rms_norm_ring_rows": RMSNormRingRowsKernel,
         "rms_norm_short_rows": RMSNormShortRowsKernel,
         "rms_norm_held_rows": RMSNormHeldRowsKernel,
         "rms_norm_cut_rows": RMSNormCutRowsKernel,
@@ -62,10 +65,10 @@ class RMSNormFwdOp(RowNorm, Op):
             InputError: shapes, dtypes or devices do not go together.
             ValueError, OpNotAvailableError: as :meth:`~tileops.ops.op_base.Op.kernel_for`.
         """
-        n = self._weighted(x, weight)
-        if not x.numel():
+        call = self._call(x, self.normalized_shape or self._shape_of(weight), weight)
+        if call is None:
             return self.empty_result(x)
-        call = self._call(x, n)
         kernel = self.kernel_for("rms_norm", call)
-        result: torch.Tensor = kernel(x.contiguous(), given_or(1.0, weight, n, x))
+        scale = filled(1.0, call.n, x) if weight is None else weight.contiguous()
+        result: torch.Tensor = kernel(x.contiguous(), scale)
         return result

@@ -10,15 +10,14 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 
 from tileops.kernels.norm.call_spec import FEW_ROWS, LayerNormCall
-from tileops.ops.filled import filled
 from tileops.ops.inputs import InputError, finite_eps, require_alike, require_tensor
 
-__all__ = ["MOST_CALLS", "RMS_EPS", "RowNorm", "SummedRowNorm", "given_or", "row_call"]
+__all__ = ["MOST_CALLS", "RMS_EPS", "RowNorm", "SummedRowNorm", "row_call"]
 
 MOST_CALLS: Final = 1024
 """Call specs that are kept; the one that was not asked for longest goes when another is made."""
@@ -30,15 +29,10 @@ RMS_EPS: Final = torch.finfo(torch.float32).eps
 _Tensor: Final = torch.Tensor
 
 
-@functools.lru_cache(MOST_CALLS, typed=True)
+@functools.lru_cache(MOST_CALLS)
 def row_call(n: int, eps: float, dtype: torch.dtype, few_rows: bool, device: torch.device) -> LayerNormCall:
     """The call spec of these facts: the same object again, which takes a tenth of the time of making it."""
     return LayerNormCall(n, eps, dtype, few_rows, device=device)
-
-
-def given_or(value: float, given: torch.Tensor | None, n: int, x: torch.Tensor) -> torch.Tensor:
-    """*given*, contiguous; *n* elements of *value* like *x* where it was left out."""
-    return filled(value, n, x) if given is None else given.contiguous()
 
 
 class RowNorm:
@@ -67,8 +61,14 @@ class RowNorm:
         """A contiguous tensor with the shape, dtype and device of *x*, not filled."""
         return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
-    def _weighted(self, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None = None) -> int:
-        """Elements of a row of *x*, which ends in the axes to normalize: those of the op, else those of *weight*.
+    def _call(
+        self,
+        x: torch.Tensor,
+        shape: tuple[int, ...],
+        weight: torch.Tensor | None = None,
+        bias: torch.Tensor | None = None,
+    ) -> LayerNormCall | None:
+        """The call on *x*, which ends in the axes of *shape*; ``None`` where it has no element.
 
         All is asked in one call, as a call costs more than an answer.
 
@@ -76,37 +76,27 @@ class RowNorm:
             TypeError: an argument is no tensor.
             InputError: *x* does not end so, or *weight* or *bias* does not hold a row or does not go with *x*.
         """
-        shape = self.normalized_shape
-        if shape is None:
-            shape = self._shape_of(weight)
-        if not (isinstance(x, _Tensor) and x.shape[-len(shape) :] == shape):
-            self._refuse_rows(x, shape)
-        dtype, device = x.dtype, x.device
-        for argument, tensor in ("weight", weight), ("bias", bias):
-            if tensor is not None and not (
-                isinstance(tensor, _Tensor)
-                and tensor.shape == shape
-                and tensor.dtype is dtype
-                and tensor.device == device
-            ):
-                self._refuse(argument, tensor, shape, x, "the normalized shape")
-        return math.prod(shape)
-
-    def _modulated(self, x: torch.Tensor) -> int:
-        """Elements of a row of *x*, which ends in the axes to normalize: those of the op, else the last one."""
-        shape = self.normalized_shape
         if not isinstance(x, _Tensor):
             require_tensor(self, "x", x)
-        if shape is None:
-            shape = x.shape[-1:]
-            if not shape:
-                raise InputError(self, "x", "has no axis: the last one is to be normalized", found=())
-        elif x.shape[-len(shape) :] != shape:
+        sizes, dtype, device, n = x.shape, x.dtype, x.device, shape[-1]
+        if len(shape) != 1 or not sizes or sizes[-1] != n:  # a slice of sizes takes longer than all that is asked here
+            n = self._row_of(sizes, shape, x)
+        if weight is not None and not (
+            isinstance(weight, _Tensor) and weight.shape == shape and weight.dtype is dtype and weight.device == device
+        ):
+            self._refuse("weight", weight, shape, x, "the normalized shape")
+        if bias is not None and not (
+            isinstance(bias, _Tensor) and bias.shape == shape and bias.dtype is dtype and bias.device == device
+        ):
+            self._refuse("bias", bias, shape, x, "the normalized shape")
+        elements = x.numel()
+        return row_call(n, self.eps, dtype, elements <= FEW_ROWS * n, device) if elements else None
+
+    def _row_of(self, sizes: tuple[int, ...], shape: tuple[int, ...], x: torch.Tensor) -> int:
+        """Elements of a row, of any number of axes; *sizes* are those of *x*."""
+        if sizes[-len(shape) :] != shape:
             self._refuse_rows(x, shape)
         return math.prod(shape)
-
-    def _call(self, x: torch.Tensor, n: int) -> LayerNormCall:
-        return row_call(n, self.eps, x.dtype, x.numel() <= FEW_ROWS * n, x.device)
 
     def _modulation(self, argument: str, tensor: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """*tensor* in the shape of *x*."""
@@ -121,6 +111,12 @@ class RowNorm:
             raise InputError(self, argument, message, found=found, expected=expected)
         return tensor.expand(x.shape)
 
+    def _last_axis(self, x: torch.Tensor) -> tuple[int, ...]:
+        require_tensor(self, "x", x)
+        if not x.shape:
+            raise InputError(self, "x", "has no axis: the last one is to be normalized", found=())
+        return x.shape[-1:]
+
     def _shape_of(self, weight: torch.Tensor | None) -> tuple[int, ...]:
         if weight is None:
             message = "is None and so is normalized_shape: pass a weight, or construct the op with the shape"
@@ -130,8 +126,7 @@ class RowNorm:
             raise InputError(self, "weight", "has no axis: its axes are those to normalize", found=())
         return weight.shape
 
-    def _refuse_rows(self, x: torch.Tensor, shape: tuple[int, ...]) -> None:
-        require_tensor(self, "x", x)
+    def _refuse_rows(self, x: torch.Tensor, shape: tuple[int, ...]) -> NoReturn:
         shape = tuple(shape)
         message = f"has shape {tuple(x.shape)}, which does not end in the normalized shape {shape}"
         raise InputError(self, "x", message, found=tuple(x.shape), expected=shape)
