@@ -130,6 +130,18 @@ def decode(batch: int, length: int) -> Run:
     return run
 
 
+def prefill(window: int, *lengths: tuple[int, int]) -> Run:
+    def run(kind: type[Any]) -> None:
+        for queries, keys in lengths:
+            call = AttentionCall(
+                2, 4, 2, 64, queries, keys, torch.float16, is_causal=True, window_size_left=window, window_size_right=3
+            )
+            kept = [drawn(2, keys, call.heads_kv, call.dim) for _ in range(2)]
+            build(kind, call)(drawn(2, queries, call.heads, call.dim), *kept)
+
+    return run
+
+
 RUNS: Mapping[tuple[type[Op], str], Run] = {
     **{
         (op, f"{interface}{'' if way == 'tiled' else f'_{way}_rows'}"): rows(interface, way)
@@ -150,6 +162,9 @@ RUNS: Mapping[tuple[type[Op], str], Run] = {
     **{(BatchNormBwdOp, key): backward(shapes) for key, shapes in BACKWARD.items()},
     **{(InstanceNormFwdOp, key): instances(shapes) for key, shapes in INSTANCES.items()},
     (InstanceNormFwdOp, "instance_norm_infer"): inference,
+    (GQADenseFwdOp, "gqa_dense"): prefill(-1, (300, 300), (5, 400)),
+    (GQADenseFwdOp, "gqa_dense_mma"): prefill(-1, (300, 300), (5, 400)),
+    (GQADenseFwdOp, "gqa_dense_sliding_window"): prefill(100, (300, 400), (1, 400)),
     (GQADenseFwdOp, "gqa_dense_decode"): decode(3, 300),
     (GQADenseFwdOp, "gqa_dense_decode_bs1"): decode(1, 300),
     (GQADenseFwdOp, "gqa_dense_decode_long_context"): decode(1, 40000),

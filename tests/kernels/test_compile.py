@@ -17,6 +17,12 @@ from tileops.kernels.attention.gqa.decode import (
     GQADecodeKernel,
     GQADecodeLongContextKernel,
 )
+from tileops.kernels.attention.gqa.prefill import (
+    GQAPrefillKernel,
+    GQAPrefillMmaKernel,
+    GQAPrefillSlidingWindowKernel,
+)
+from tileops.kernels.attention.gqa.prefill_limits import PREFILL_DIMS
 
 pytestmark = pytest.mark.compile
 
@@ -129,3 +135,56 @@ def test_the_largest_head_compiles_with_softcap_in_the_shared_memory_there_is(ar
 def test_every_head_size_compiles(arch: int, dim: int, dtype: torch.dtype) -> None:
     build, kernel = built(GQADecodeKernel, AttentionCall(heads=5, dim=dim, dtype=dtype), arch)
     assert shared_bytes(kernel.attend) == build.tile.smem_bytes(dim)
+
+
+def barrier_bytes(compiled: Any) -> int:
+    """Shared memory that a kernel has before what its launch asks for: barriers, up to where the latter may begin."""
+    source = compiled.get_kernel_source()
+    sizes = re.findall(r"__shared__ __align__\(16\) uint64_t \w+\[(\d+)\];", source)
+    (alignment,) = re.findall(r"extern __shared__ __align__\((\d+)\) uchar buf_dyn_shmem", source)
+    taken = sum(-(-8 * int(size) // 16) * 16 for size in sizes)
+    return -(-taken // int(alignment)) * int(alignment)
+
+
+def assert_prefill_is_as_stated(kernel: Any, call: AttentionCall, arch: int) -> None:
+    _, made = built(kernel, call, arch)
+    source = made.attend.get_kernel_source()
+    resolved = on_arch(call, arch)
+    assert ("wgmma" in source) == ("tma_load" in source) == (kernel is not GQAPrefillMmaKernel)
+    assert ("cluster_dims" in source or "cluster_sync" in source) == (
+        kernel is not GQAPrefillMmaKernel and call.heads // call.heads_kv % 2 == 0
+    )
+    assert shared_bytes(made.attend) + barrier_bytes(made.attend) == kernel.block_smem_bytes(resolved)
+    assert f"__launch_bounds__({kernel.block_threads(resolved)}," in source
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arch", "fields"),
+    [
+        (GQAPrefillMmaKernel, 80, {"is_causal": True}),
+        (GQAPrefillMmaKernel, 89, {"dim": 256, "softcap": 30.0, "window_size_left": 100}),
+        (GQAPrefillKernel, 90, {"is_causal": True, "seqlen_kv": 8192}),
+        (GQAPrefillSlidingWindowKernel, 90, {"heads": 20, "window_size_left": 100, "window_size_right": 5}),
+    ],
+)
+def test_prefill_compiles_and_takes_what_it_states(kernel: Any, arch: int, fields: Any) -> None:
+    call = AttentionCall(**{"heads": 32, "heads_kv": 4, "dim": 128, "max_seqlen_q": 300, "seqlen_kv": 300, **fields})
+    assert_prefill_is_as_stated(kernel, call, arch)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dim", PREFILL_DIMS)
+@pytest.mark.parametrize(
+    ("kernel", "arch"),
+    [
+        (GQAPrefillMmaKernel, 80),
+        (GQAPrefillMmaKernel, 89),
+        (GQAPrefillMmaKernel, 90),
+        (GQAPrefillKernel, 90),
+        (GQAPrefillSlidingWindowKernel, 90),
+    ],
+)
+def test_every_head_size_of_prefill_compiles(kernel: Any, arch: int, dim: int) -> None:
+    window = 100 if kernel is GQAPrefillSlidingWindowKernel else -1
+    call = AttentionCall(heads=6, heads_kv=3, dim=dim, max_seqlen_q=9, is_causal=True, window_size_left=window)
+    assert_prefill_is_as_stated(kernel, call, arch)

@@ -126,8 +126,18 @@ def test_any_group_of_1_to_64_query_heads_is_served_in_decode(arch: int) -> None
         ("BatchNormBwdOp", BatchNormCall(n=2, c=0, arch=80), "c 0 is not from 1 to 1073741824"),
         ("BatchNormBwdOp", BatchNormCall(n=2, c=3, arch=120), "nothing is built for sm_120, only for sm_80, sm_86"),
         ("InstanceNormFwdOp", BatchNormCall(n=2**20, c=2**11, spatial=4, arch=90), "is more than 1073741824"),
-        ("GQADenseFwdOp", AttentionCall(arch=90, max_seqlen_q=7), "max_seqlen_q 7: kernels are built for one query"),
-        ("GQADenseFwdOp", AttentionCall(arch=90, window_size_left=3), "window_size_left 3: no kernel leaves out"),
+        (
+            "GQADenseFwdOp",
+            AttentionCall(arch=90, max_seqlen_q=7, dim=72),
+            "dim 72 is not one of 64, 80, 96, 128, 192, 256",
+        ),
+        ("GQADenseFwdOp", AttentionCall(arch=90, window_size_left=3, dim=112), "dim 112 is not one of 64, 80, 96, 128"),
+        (
+            "GQADenseFwdOp",
+            AttentionCall(max_seqlen_q=2, dtype=torch.float32, arch=89),
+            "dtype torch.float32 is not",
+        ),
+        ("GQADenseFwdOp", AttentionCall(arch=80, dim=256, max_seqlen_q=2, smem_budget=65_536), "needs 98304 bytes"),
         ("GQADenseFwdOp", AttentionCall(arch=90, fuse_rope=True), "rotate queries and keys beforehand"),
         ("GQADenseFwdOp", AttentionCall(arch=90, is_fp8=True), "float8 tensors need scales"),
         ("GQADenseFwdOp", AttentionCall(arch=90, dim=72), "dim 72 is not a multiple of 16 from 16 to 256"),
@@ -150,8 +160,8 @@ def test_a_user_is_told_why_nobody_serves_a_call(name: str, call: Any, said: str
     [
         (AttentionCall(arch=90, dim=100), {"dim": 96}),
         (
-            AttentionCall(arch=90, dim=300, seqlen_kv=0, fuse_rope=True),
-            {"dim": 256, "seqlen_kv": 1, "fuse_rope": False},
+            AttentionCall(arch=90, dim=300, max_seqlen_q=5, fuse_rope=True),
+            {"dim": 256, "fuse_rope": False},
         ),
         (AttentionCall(arch=89, dim=256, smem_budget=65_536), {"dim": 160}),
         (AttentionCall(arch=120), {"arch": 90, "sm_count": 132, "smem_budget": 227 * 1024}),

@@ -11,6 +11,7 @@ import torch
 from tileops_rules import OneOf
 
 from tileops.kernels.attention.gqa.limits import ARCHS, SMALLEST_TILE, head_refusal, keys_refusal
+from tileops.kernels.attention.gqa.prefill_limits import SMALLEST_PREFILL_TILE, prefill_refusal
 from tileops.kernels.call_spec import CallSpec
 from tileops.kernels.kernel_base import KernelInterface
 
@@ -95,6 +96,11 @@ class AttentionCall(CallSpec):
         """
         return self.max_seqlen_q == 1 and self.window_size_left == UNBOUNDED and not self.is_fp8
 
+    @property
+    def prefill_region(self) -> bool:
+        """Several queries for each sequence, or one that does not see every key; 16-bit or wider numbers."""
+        return (self.max_seqlen_q != 1 or self.window_size_left != UNBOUNDED) and not self.is_fp8
+
 
 def softmax_scale(dim: int, sm_scale: float | None) -> float:
     """The factor of the scores that ``AttentionCall.sm_scale`` means for heads of *dim* elements."""
@@ -108,7 +114,7 @@ class GQADenseFwdInterface(KernelInterface):
 
     @classmethod
     def unserved(cls, call: AttentionCall) -> str | None:
-        """What takes other tensors than these; on CUDA devices all but decode, and what decode is not built for."""
+        """What takes other tensors than these; on CUDA devices what neither decode nor prefill is built for."""
         if call.fuse_rope:
             return "rotary embedding is not applied inside a kernel: rotate queries and keys beforehand"
         if call.is_fp8:
@@ -117,10 +123,9 @@ class GQADenseFwdInterface(KernelInterface):
             return None
         if call.arch not in ARCHS:
             return f"nothing is built for sm_{call.arch}, only for sm_{', sm_'.join(map(str, ARCHS))}"
-        if call.max_seqlen_q != 1:
-            return f"max_seqlen_q {call.max_seqlen_q}: kernels are built for one query a sequence (decode)"
-        if call.window_size_left != UNBOUNDED:
-            return f"window_size_left {call.window_size_left}: no kernel leaves out the keys before a window"
+        if call.prefill_region:
+            needed = SMALLEST_PREFILL_TILE.smem_bytes(call.dim)
+            return prefill_refusal(call.dim, call.dtype, needed, call.smem_budget)
         reason = head_refusal(call.dim, call.dtype) or keys_refusal(call.seqlen_kv)
         if reason is not None:
             return reason
@@ -137,8 +142,9 @@ class GQADenseFwdInterface(KernelInterface):
         ``seqlen_kv - max_seqlen_q + i``: causality and windows count from there, so that for one query
         causality hides nothing. ``softcap`` above 0 turns scores into ``softcap * tanh(scores / softcap)``.
         Scores and sums are held in float32 or wider. A query that sees no key gives zeros. A NaN in a query
-        or in a key or value it sees gives NaN in the results it takes part in; what infinities give is
-        undefined. Every tensor is contiguous on ``call.device``; nothing is written in place.
+        or in a key or value it sees gives NaN in the results it takes part in, and may where the value is one
+        that is hidden; what infinities give is undefined. Every tensor is contiguous on ``call.device``; nothing is
+        written in place.
 
         Args:
             q: ``(batch, max_seqlen_q, heads, dim)`` in ``call.dtype``.

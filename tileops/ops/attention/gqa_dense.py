@@ -13,6 +13,11 @@ from tileops.kernels.attention.gqa.decode import (
     GQADecodeKernel,
     GQADecodeLongContextKernel,
 )
+from tileops.kernels.attention.gqa.prefill import (
+    GQAPrefillKernel,
+    GQAPrefillMmaKernel,
+    GQAPrefillSlidingWindowKernel,
+)
 from tileops.kernels.kernel_base import Kernel, KernelInterface
 from tileops.ops.inputs import InputError, require_alike, require_tensor
 from tileops.ops.op_base import Op
@@ -38,6 +43,9 @@ class GQADenseFwdOp(Op):
     """
 
     kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
+        "gqa_dense": GQAPrefillKernel,
+        "gqa_dense_mma": GQAPrefillMmaKernel,
+        "gqa_dense_sliding_window": GQAPrefillSlidingWindowKernel,
         "gqa_dense_decode": GQADecodeKernel,
         "gqa_dense_decode_bs1": GQADecodeBs1Kernel,
         "gqa_dense_decode_long_context": GQADecodeLongContextKernel,
