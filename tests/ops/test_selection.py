@@ -94,7 +94,7 @@ def gqa_choice(call: AttentionCall) -> str | None:
 
 RINGED = ("layer_norm", "rms_norm")
 """Ops of one input and weights that all rows share, whose rows may come through a ring."""
-RING_SMEM = 3 * (4 * 1_024 * 4 + 8)
+ROW_RING_SMEM = 3 * (4 * 1_024 * 4 + 8)
 
 
 def row_choice(name: str, held_smem: int, *, wide: bool = False) -> Callable[[LayerNormCall], str | None]:
@@ -114,7 +114,7 @@ def row_choice(name: str, held_smem: int, *, wide: bool = False) -> Callable[[La
         smem = call.smem_budget or 0
         aligned = call.n % (4 if call.dtype is torch.float32 else 8) == 0
         many = name in RINGED and call.arch == 90 and not call.few_rows
-        if many and aligned and call.n <= 1_024 and smem >= RING_SMEM:
+        if many and aligned and call.n <= 1_024 and smem >= ROW_RING_SMEM:
             return f"{name}_ring_rows"
         shortest = 8_193 if call.few_rows else longest + 1
         if call.arch == 90 and shortest <= call.n <= 262_144 and smem >= 131_280:
@@ -262,8 +262,8 @@ RINGS = [
     "n % 8 == 0",
     "n <= 1024",
     "n >= 1025",
-    f"smem_budget <= {RING_SMEM - 1}",
-    f"smem_budget >= {RING_SMEM}",
+    f"smem_budget <= {ROW_RING_SMEM - 1}",
+    f"smem_budget >= {ROW_RING_SMEM}",
 ]
 """The faces of rows that come through a ring."""
 

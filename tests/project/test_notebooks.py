@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
-PICTURES = {"coverage_regions.ipynb": 5, "change_of_rule.ipynb": 2}
+PICTURES = {"coverage_regions.ipynb": 6, "change_of_rule.ipynb": 2}
 
 
 def texts(outputs: list[Any]) -> list[str]:
