@@ -1,13 +1,13 @@
 # `make demo` and `make test` do all their own set-up, in .venv, from constraints.txt. Nothing here needs a GPU.
 #   PYTHON=python3.12 make test      another interpreter (3.11 or later)
-#   PYTEST_ARGS="-k lift" make test  arguments for pytest, in place of -n 2 --dist loadgroup (two processes)
+#   PYTEST_ARGS="-k lift" make test  arguments for pytest, in place of -n 2 (two processes)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
-PYTEST_ARGS ?= -n 2 --dist loadgroup
+PYTEST_ARGS ?= -n 2
 VENV := .venv
 BIN := $(VENV)/bin
 ENV := $(VENV)/.installed

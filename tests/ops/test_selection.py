@@ -6,7 +6,6 @@ so that a rule that is changed by mistake does not change its own test.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from tileops_rules import Selector
 from tileops_solver.regions import regions_of
 from tileops_solver.report.regions import as_text
 from tileops_solver.subject import Subject
-from tileops_solver.testing import Case, boundary_calls
+from tileops_solver.testing import boundary_calls
 
 import tileops.ops
 from tileops.kernels.attention.call_spec import AttentionCall
@@ -400,16 +399,9 @@ INTERFACES = [
 ]
 each_interface = pytest.mark.parametrize(
     ("op", "interface"),
-    [pytest.param(op, interface, marks=pytest.mark.xdist_group(interface)) for op, interface in INTERFACES],
+    INTERFACES,
     ids=lambda each: getattr(each, "__name__", each),
 )
-"""The tests of an interface run in one process: its cases take a minute, and are found once."""
-
-
-@functools.cache
-def cases(op: type[Op], interface: str) -> list[Case]:
-    """Asked for when the first test runs: a mistake in a rule then fails these tests and not the collection of all."""
-    return boundary_calls(op, interface)
 
 
 def chosen(op: Op, interface: str, call: Any) -> str | None:
@@ -422,24 +414,21 @@ def chosen(op: Op, interface: str, call: Any) -> str | None:
 
 
 @each_interface
-@pytest.mark.parametrize("platform", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"])
-def test_every_boundary_call_gets_what_the_rules_say_and_what_the_contract_says(
-    op: type[Op], interface: str, platform: str
+def test_every_boundary_call_gets_what_the_rules_and_the_contract_say_and_stands_at_its_conditions(
+    op: type[Op], interface: str
 ) -> None:
-    by_hand = BY_HAND[op.__name__, interface]
-    mine = [case for case in cases(op, interface) if case.platform == platform]
-    found = {str(case): chosen(op(), interface, case.call) for case in mine}
-    assert found == {str(case): case.expected for case in mine}
-    assert found == {str(case): by_hand(case.call) for case in mine}
-    assert found, "each platform has cases"
-
-
-@each_interface
-def test_the_cases_stand_at_the_conditions_of_the_contract(op: type[Op], interface: str) -> None:
-    faces = {border.face for case in cases(op, interface) for border in case.borders}
+    """One test an interface, as its cases take up to a minute to find."""
+    by_hand, cases = BY_HAND[op.__name__, interface], boundary_calls(op, interface)
+    for platform in ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"):
+        mine = [case for case in cases if case.platform == platform]
+        found = {str(case): chosen(op(), interface, case.call) for case in mine}
+        assert found == {str(case): case.expected for case in mine}
+        assert found == {str(case): by_hand(case.call) for case in mine}
+        assert found, f"there are cases of {platform}"
+    faces = {border.face for case in cases for border in case.borders}
     assert faces == set(FACES[op.__name__, interface])
     for face in faces:
-        sides = {b.where != "outside" for case in cases(op, interface) for b in case.borders if b.face == face}
+        sides = {border.where != "outside" for case in cases for border in case.borders if border.face == face}
         assert sides == {True, False}, face
 
 
