@@ -55,7 +55,7 @@ def test_odd_times_odd_is_no_multiple_of_16() -> None:
     reply = ask(question.expr)
     assert reply.outcome is Outcome.IMPOSSIBLE
     assert "integers" in reply.reason
-    assert seconds(lambda: ask(question.expr)) < 0.5
+    assert seconds(lambda: ask(question.expr)) < 0.5 * slowness()
 
 
 def test_what_integers_do_not_answer_bit_vectors_do() -> None:
@@ -63,7 +63,7 @@ def test_what_integers_do_not_answer_bit_vectors_do() -> None:
     reply = ask(question.expr)
     assert reply.outcome is Outcome.IMPOSSIBLE
     assert "bit-vectors of 82 bits" in reply.reason
-    assert seconds(lambda: ask(question.expr)) < 1.0
+    assert seconds(lambda: ask(question.expr)) < 1.0 * slowness()
 
 
 def test_three_odd_factors_are_split_over_residues_too() -> None:

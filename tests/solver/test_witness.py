@@ -20,6 +20,8 @@ from tileops_solver import Answer, InconsistencyError, Verdict, find_call
 from tileops_solver.engine import Outcome
 from tileops_solver.witness import MOST_REJECTED, smallest_call
 
+from tests.speed import slowness
+
 a, b, c = (ex.integer((name,)) for name in "abc")
 sums = st.sampled_from(
     [
@@ -105,7 +107,7 @@ def test_a_witness_over_many_fields_comes_in_a_fraction_of_a_second() -> None:
     start = time.perf_counter()
     answer = find_call(predicate)
     assert answer.call == Sizes(n=128, m=7872, k=43)
-    assert time.perf_counter() - start < 1.0
+    assert time.perf_counter() - start < 1.0 * slowness()
 
 
 class Colour(enum.Enum):
