@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SLOWER = 1 if sys.version_info < (3, 12) else 2
 """From Python 3.12 on, setting a profile function instruments code anew, which makes watching a path dearer."""
+LONGEST_S = 5 if sys.version_info < (3, 12) else 30
+"""What 20,000 paths may take: from Python 3.12 on it grows with the code that is loaded; 4 to 20 s were seen."""
 
 
 @pytest.mark.parametrize("refusal", LIFTED, ids=lambda f: getattr(f, "__qualname__", "partial"))
@@ -189,7 +191,7 @@ def test_over_the_path_budget_is_said_with_the_count() -> None:
     start = time.process_time()
     with pytest.raises(NotLifted, match="20000 paths"):
         lift(refusal, Call)
-    assert time.process_time() - start < 5 * SLOWER * slowness()
+    assert time.process_time() - start < LONGEST_S * slowness()
     with pytest.raises(NotLifted, match="100 paths"):
         lift(refusal, Call, budget=100)
 
