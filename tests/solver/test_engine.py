@@ -46,6 +46,12 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
+def asked_twice(question: Expr) -> tuple[float, Reply]:
+    """The lesser of two times, and the second answer."""
+    replies: list[Reply] = []
+    return min(seconds(lambda: replies.append(ask(question))) for _ in range(2)), replies[-1]
+
+
 def odd(field: Any) -> Any:
     return field % 2 == 1
 
@@ -86,8 +92,7 @@ def test_a_fact_about_a_product_does_not_make_the_width_smaller() -> None:
 
 def test_a_question_wider_than_the_ceiling_is_undecided_and_quick() -> None:
     question = (F.n * F.m * F.k * F.l % 1024 == 3) & (F.n % 2 == 0) & (F.n > 3) & (F.m > 3) & (F.k > 2) & (F.l > 2)
-    took = seconds(lambda: ask(question.expr))
-    reply = ask(question.expr)
+    took, reply = asked_twice(question.expr)
     assert reply.outcome is Outcome.UNKNOWN
     assert "162 bits are more than 128" in reply.reason
     assert "integers: no answer within 300,000 units of work" in reply.reason
@@ -98,8 +103,7 @@ def test_a_question_of_too_much_arithmetic_is_undecided_and_quick() -> None:
     question = odd(F.n) & odd(F.m) & (F.n * F.m % 1024 == 0)
     for i in range(1, 20):
         question = question & ((F.n + i) * (F.m + 7) % 1023 != 5)
-    took = seconds(lambda: ask(question.expr))
-    reply = ask(question.expr)
+    took, reply = asked_twice(question.expr)
     assert reply.outcome is Outcome.UNKNOWN
     assert "gates in 82 bits are more than 131,072" in reply.reason
     assert took < 1.5 * slowness()
@@ -129,7 +133,7 @@ def test_what_z3_throws_is_undecided_with_its_words(monkeypatch: pytest.MonkeyPa
     assert "bit-vectors" in reply.reason
 
 
-def test_an_interrupt_passes_through() -> None:
+def test_an_interrupt_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     question = (F.n * F.n + F.m * F.m == F.k * F.k) & (F.n > 2) & (F.m > F.n) & (F.k > 30)
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("signals reach the main thread only")
@@ -137,8 +141,19 @@ def test_an_interrupt_passes_through() -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
+    solver = z3_backend.load().Solver
+    check = solver.check
+
+    def interrupted(*arguments: Any) -> Any:
+        """Interrupted while z3 searches, not while it makes a context, which would be left half made."""
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            return check(*arguments)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    monkeypatch.setattr(solver, "check", interrupted)
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         with pytest.raises(KeyboardInterrupt):
             ask(question.expr)
