@@ -10,18 +10,13 @@ are free at run time.
 Softmax is held in base 2: scores are multiplied by ``log2(e)``, so that ``exp2`` serves throughout.
 """
 
-import math
 from typing import Any
 
 import tilelang.language as T
 
+from tileops.kernels.attention.gqa.score_macros_program import LOG2_E, WEIGHT_BITS
+
 __all__ = ["attend_runs", "merge_runs"]
-
-LOG2_E = math.log2(math.e)
-
-WEIGHT_BITS = 15
-"""The largest weight of a row is ``2**15``. Float16 ends at 65504 and is fully precise down to ``2**-14``, so
-that weights down to ``2**-29`` of the largest are rounded by half a unit in the last place."""
 
 
 def attend_runs(

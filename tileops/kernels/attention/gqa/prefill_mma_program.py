@@ -7,21 +7,18 @@ One block attends one tile of queries of one head. Tiles of keys and values come
 that is driven by hand: every trip commits one group for keys and one for values, empty ones past the end, so that
 the waits are constants whatever the number of trips.
 
-Softmax is held in base 2: scores are multiplied by ``log2(e)``, so that ``exp2`` serves throughout.
+What is done to scores: see ``score_macros_program.py``.
 """
 
-import math
 from typing import Any
 
 import tilelang.language as T
 
+from tileops.kernels.attention.gqa.score_macros_program import WEIGHT_BITS, ScoreScale, hide, scale_scores
+
 __all__ = ["PASSES", "attend_tiles"]
 
 PASSES = ("TL_DISABLE_WGMMA", "TL_ENABLE_FAST_MATH")
-
-LOG2_E = math.log2(math.e)
-WEIGHT_BITS = 15
-"""The largest weight of a row is ``2**15``, for float16's sake."""
 
 
 def attend_tiles(
@@ -66,20 +63,8 @@ def attend_tiles(
     group = heads // heads_kv
     ahead = stages - 1
     bounded_right = bounded_right or is_causal
-    capped = softcap > 0.0
-    folded = not capped and sm_scale > 0.0
-    scale = sm_scale * LOG2_E
-    tanh_scale = 2.0 * sm_scale * LOG2_E / softcap if capped else 0.0
-    cap = softcap * LOG2_E
-
-    def hidden(key, position, seqlen_kv, window_left, window_right):
-        """Whether the query at *position* does not see *key*."""
-        hides = key >= seqlen_kv
-        if bounded_right:
-            hides = T.Or(hides, key > position + window_right)
-        if bounded_left:
-            hides = T.Or(hides, key < position - window_left)
-        return hides
+    score = ScoreScale(sm_scale, softcap)
+    folded, scale = score.folded, score.scale
 
     @T.macro
     def bring(k, v, k_ring, v_ring, sequence, head_kv, at, slot):
@@ -172,17 +157,12 @@ def attend_tiles(
                 T.sync_threads()
                 T.clear(scores)
                 T.gemm(q_tile, k_ring[slot, :, :], scores, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
-                if not folded:
-                    for i, j in T.Parallel(tile_queries, tile_keys):
-                        if capped:
-                            scores[i, j] = cap - 2.0 * cap / (T.exp2(scores[i, j] * tanh_scale) + 1.0)
-                        else:
-                            scores[i, j] = scores[i, j] * scale
+                scale_scores(scores, tile_queries, tile_keys, score)
                 if low + step < clear_low or low + step >= clear_high:
-                    for i, j in T.Parallel(tile_queries, tile_keys):
-                        scores[i, j] = T.if_then_else(
-                            hidden(at + j, row + i, seqlen_kv, window_left, right), -T.infinity("float32"), scores[i, j]
-                        )
+                    hide(
+                        scores, tile_queries, tile_keys, at, row, seqlen_kv, window_left, right, bounded_left,
+                        bounded_right,
+                    )  # fmt: skip
                 T.reduce_max(scores, top, dim=1, clear=False)
                 T.copy(base, before)
                 for i in T.Parallel(tile_queries):

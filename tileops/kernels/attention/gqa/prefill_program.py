@@ -7,23 +7,19 @@ A block has three warpgroups with roles of their own. The last one brings querie
 first two multiply, 64 queries each, and meet the copies at barriers only. Blocks stay: each takes one tile of
 queries after another, longest first.
 
-Softmax is held in base 2: scores are multiplied by ``log2(e)``, so that ``exp2`` serves throughout.
+What is done to scores: see ``score_macros_program.py``.
 """
 
-import math
 from typing import Any
 
 import tilelang.language as T
+
+from tileops.kernels.attention.gqa.score_macros_program import WEIGHT_BITS, ScoreScale, hide, scale_scores
 
 __all__ = ["PASSES", "attend_tiles"]
 
 PASSES = ("TL_DISABLE_THREAD_STORAGE_SYNC", "TL_DISABLE_SHARED_MEMORY_REUSE", "TL_ENABLE_FAST_MATH")
 
-LOG2_E = math.log2(math.e)
-
-WEIGHT_BITS = 15
-"""The largest weight of a row is ``2**15``. Float16 ends at 65504 and is fully precise down to ``2**-14``, so
-that weights down to ``2**-29`` of the largest are rounded by half a unit in the last place."""
 
 GROWTH_BITS = 8
 """A row is brought to a new base when its largest score exceeds the old one by this, not whenever it grows: its
@@ -92,11 +88,8 @@ def attend_tiles(
     group = heads // heads_kv
     tile_queries = 64 * CONSUMERS
     bounded_right = bounded_right or is_causal
-    capped = softcap > 0.0
-    folded = not capped and sm_scale > 0.0
-    scale = sm_scale * LOG2_E
-    tanh_scale = 2.0 * sm_scale * LOG2_E / softcap if capped else 0.0
-    cap = softcap * LOG2_E
+    score = ScoreScale(sm_scale, softcap)
+    folded, scale = score.folded, score.scale
     threads = CONSUMER_THREADS + WARPGROUP
     placement = {"cluster_dims": (cluster, 1, 1)} if cluster > 1 else {}
     sharing = {"cluster_mask": (1 << cluster) - 1} if cluster > 1 else {}
@@ -121,29 +114,15 @@ def attend_tiles(
                 for rank in T.unroll(cluster):
                     T.mbarrier_arrive(barriers[slot], rank)
 
-    def hides(key, position, seqlen_kv, window_left, window_right):
-        """Whether the query at *position* does not see *key*."""
-        hidden = key >= seqlen_kv
-        if bounded_right:
-            hidden = T.Or(hidden, key > position + window_right)
-        if bounded_left:
-            hidden = T.Or(hidden, key < position - window_left)
-        return hidden
-
     @T.macro
     def bend(scores, at, row, masked, seqlen_kv, window_left, window_right):
         """Scale where the scale is not folded into the exponent, and hide keys that a query does not see."""
-        if not folded:
-            for i, j in T.Parallel(tile_queries, tile_keys):
-                if capped:
-                    scores[i, j] = cap - 2.0 * cap / (T.exp2(scores[i, j] * tanh_scale) + 1.0)
-                else:
-                    scores[i, j] = scores[i, j] * scale
+        scale_scores(scores, tile_queries, tile_keys, score)
         if masked:
-            for i, j in T.Parallel(tile_queries, tile_keys):
-                scores[i, j] = T.if_then_else(
-                    hides(at + j, row + i, seqlen_kv, window_left, window_right), -T.infinity("float32"), scores[i, j]
-                )
+            hide(
+                scores, tile_queries, tile_keys, at, row, seqlen_kv, window_left, window_right, bounded_left,
+                bounded_right,
+            )  # fmt: skip
 
     @T.macro
     def weigh(scores, tops, top, base, before, shrink, sums):
