@@ -33,11 +33,6 @@ def rows(x: torch.Tensor) -> torch.Tensor:
     return x.transpose(0, 1).reshape(x.shape[1], -1).double()
 
 
-def back(found: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Rows of :func:`rows` in the shape of *x*."""
-    return found.view(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
-
-
 def hold(out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> None:
     """Hold what is normalized against float64."""
     values = rows(x)

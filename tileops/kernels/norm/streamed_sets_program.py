@@ -13,8 +13,18 @@ from typing import Any
 
 import tilelang.language as T
 
-from tileops.kernels.norm.batch_norm_sets_program import PASSES, add_up, settle_set, spread, stand
 from tileops.kernels.norm.set_layout import SetLayout
+from tileops.kernels.norm.set_macros_program import (
+    PASSES,
+    add_up,
+    entry_of_sets,
+    move_pivots,
+    settle_set,
+    spread,
+    stand,
+    take_up,
+    take_up_gradients,
+)
 
 __all__ = ["PASSES", "streamed_sets", "streamed_sets_of_gradients"]
 
@@ -48,7 +58,6 @@ def streamed_sets(dtype: str, weight_dtype: str, running_dtype: str | None, unbi
     @T.macro
     def body(block, x, weight, bias, running_mean, running_var, out, mean, spread_of, eps, momentum, n):
         sets = T.cast(c // lay.channels, "int32")
-        thread = T.get_thread_binding()
         at = T.alloc_local((3,), "int32")
         place = T.alloc_local((2,), "int64")
         taken = T.alloc_local((ahead * vector,), dtype)
@@ -68,20 +77,7 @@ def streamed_sets(dtype: str, weight_dtype: str, running_dtype: str | None, unbi
         values = T.cast(n, "float32") * T.float32(lay.spatial)
         inverse = T.float32(1.0) / values
         trips = T.ceildiv(n, rows * ahead)
-        for i in T.unroll(slots):
-            within = T.min(at[1] + i, lay.channels - 1)
-            pivot[i] = T.cast(
-                x[block * lay.columns + within * lay.spatial // vector, within * lay.spatial % vector], "float32"
-            )
-            scale[i] = T.cast(weight[block * lay.channels + within], "float32")
-            shift[i] = T.cast(bias[block * lay.channels + within], "float32")
-        if thread < lay.channels:
-            mine[0] = T.cast(
-                x[block * lay.columns + thread * lay.spatial // vector, thread * lay.spatial % vector], "float32"
-            )
-            if tracked:
-                was[0] = T.cast(running_mean[block * lay.channels + thread], "float32")
-                was[1] = T.cast(running_var[block * lay.channels + thread], "float32")
+        take_up(x, weight, bias, running_mean, running_var, pivot, mine, scale, shift, was, at, block, tracked, lay)
         spread(pivots, pivot, at, lay)
         for k in T.unroll(vector):
             sums[k] = 0.0
@@ -98,10 +94,7 @@ def streamed_sets(dtype: str, weight_dtype: str, running_dtype: str | None, unbi
             for k in T.unroll(vector):
                 sums[k] += lap[k]
         add_up(sums, parts, totals, 1, at, lay)
-        for i in T.unroll(slots):
-            pivot[i] += totals[T.min(at[1] + i, lay.channels - 1)] * inverse
-        if thread < lay.channels:
-            mine[0] += totals[thread] * inverse
+        move_pivots(pivot, mine, totals, inverse, at, lay)
         spread(pivots, pivot, at, lay)
         for k in T.unroll(2 * vector):
             sums[k] = 0.0
@@ -137,42 +130,7 @@ def streamed_sets(dtype: str, weight_dtype: str, running_dtype: str | None, unbi
                         ) * scales[k] + shifts[k]
             place[0] += ahead * place[1]
 
-    if running_dtype is None:
-
-        @T.prim_func
-        def normalized_sets(
-            x: T.Tensor((size, vector), dtype),
-            weight: T.Tensor((w,), weight_dtype),
-            bias: T.Tensor((w,), weight_dtype),
-            out: T.Tensor((size, vector), dtype),
-            mean: T.Tensor((c,), "float32"),
-            spread_of: T.Tensor((c,), "float32"),
-            eps: T.float32,
-            n: T.int32,
-        ):
-            with T.Kernel(T.cast(c // lay.channels, "int32"), threads=lay.threads) as block:
-                body(block, x, weight, bias, mean, mean, out, mean, spread_of, eps, eps, n)
-
-        return normalized_sets
-
-    @T.prim_func
-    def normalized_and_tracked_sets(
-        x: T.Tensor((size, vector), dtype),
-        weight: T.Tensor((w,), weight_dtype),
-        bias: T.Tensor((w,), weight_dtype),
-        running_mean: T.Tensor((c,), running_dtype),
-        running_var: T.Tensor((c,), running_dtype),
-        out: T.Tensor((size, vector), dtype),
-        mean: T.Tensor((c,), "float32"),
-        spread_of: T.Tensor((c,), "float32"),
-        eps: T.float32,
-        momentum: T.float32,
-        n: T.int32,
-    ):
-        with T.Kernel(T.cast(c // lay.channels, "int32"), threads=lay.threads) as block:
-            body(block, x, weight, bias, running_mean, running_var, out, mean, spread_of, eps, momentum, n)
-
-    return normalized_and_tracked_sets
+    return entry_of_sets(dtype, weight_dtype, running_dtype, size, c, w, lay, body)
 
 
 def streamed_sets_of_gradients(dtype: str, weight_dtype: str, lay: SetLayout) -> Any:
@@ -220,11 +178,7 @@ def streamed_sets_of_gradients(dtype: str, weight_dtype: str, lay: SetLayout) ->
             stand(at, place, block, n, sets, lay)
             inverse = T.float32(1.0) / (T.cast(n, "float32") * T.float32(lay.spatial))
             trips = T.ceildiv(n, rows * ahead)
-            for i in T.unroll(slots):
-                within = T.min(at[1] + i, lay.channels - 1)
-                middle[i] = mean[block * lay.channels + within]
-                sharp[i] = rstd[block * lay.channels + within]
-                scale[i] = T.cast(weight[block * lay.channels + within], "float32") * sharp[i]
+            take_up_gradients(mean, rstd, weight, middle, sharp, scale, at, block, lay)
             spread(means, middle, at, lay)
             for k in T.unroll(2 * vector):
                 sums[k] = 0.0
