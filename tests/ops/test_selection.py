@@ -93,7 +93,7 @@ def gqa_choice(call: AttentionCall) -> str | None:
 
 RINGED = ("layer_norm", "rms_norm")
 """Ops of one input and weights that all rows share, whose rows may come through a ring."""
-ROW_RING_SMEM = 3 * (4 * 1_024 * 4 + 8)
+ROW_RING_SMEM = 3 * 4 * 1_024 * 4 + 1_024
 
 
 def row_choice(name: str, held_smem: int, *, wide: bool = False) -> Callable[[LayerNormCall], str | None]:

@@ -21,6 +21,8 @@ import torch
 from tileops.kernels.call_spec import CallSpec
 
 __all__ = [
+    "BARRIER_BYTES",
+    "BULK_COPIES",
     "TARGET_NAMES",
     "KernelBuildError",
     "Program",
@@ -48,6 +50,13 @@ MOST_PROGRAMS = 256
 
 ALIGNMENT_BYTES = 16
 """Where a tensor must start for the widest loads that TileLang generates."""
+
+BARRIER_BYTES = 1024
+"""Shared memory of a block that awaits copies, beside what its launch asks for: barriers stand before that, and it
+begins at a multiple of as many bytes."""
+
+BULK_COPIES = "#include <tl_templates/cuda/copy_sm90.h>\n"
+"""CUDA source of ``tl::tma_load``: TileLang includes it by itself only for copies that it writes."""
 
 
 class KernelBuildError(RuntimeError):

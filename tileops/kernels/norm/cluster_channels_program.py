@@ -14,7 +14,6 @@ import tilelang.language as T
 from tileops.kernels.norm.channel_program import go_on
 from tileops.kernels.norm.cluster_layout import ClusterLayout
 from tileops.kernels.norm.cluster_macros_program import (
-    BULK_COPIES,
     PASSES,
     WARP,
     await_piece,
@@ -25,6 +24,7 @@ from tileops.kernels.norm.cluster_macros_program import (
 )
 from tileops.kernels.norm.cut_layout import FACTS
 from tileops.kernels.norm.part_statistics_program import CENTER, SCALE, SHIFT, conclude, look, unite
+from tileops.kernels.tilelang_build import BULK_COPIES
 
 __all__ = ["PASSES", "clustered_channels"]
 

@@ -15,7 +15,6 @@ from tileops.kernels.norm.batch_norm_bwd_split_program import AWAY, CENTER, GRAD
 from tileops.kernels.norm.channel_program import go_on, sum_lanes
 from tileops.kernels.norm.cluster_layout import ClusterLayout
 from tileops.kernels.norm.cluster_macros_program import (
-    BULK_COPIES,
     PASSES,
     WARP,
     await_piece,
@@ -25,6 +24,7 @@ from tileops.kernels.norm.cluster_macros_program import (
     stand,
 )
 from tileops.kernels.norm.cut_layout import FACTS
+from tileops.kernels.tilelang_build import BULK_COPIES
 
 __all__ = ["PASSES", "clustered_gradients"]
 

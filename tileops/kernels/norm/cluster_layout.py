@@ -9,6 +9,7 @@ import torch
 
 from tileops.kernels.norm.cut_layout import FACTS
 from tileops.kernels.norm.limits import MOST_EXTENT
+from tileops.kernels.tilelang_build import BARRIER_BYTES
 
 __all__ = [
     "CLUSTER_THREADS",
@@ -54,9 +55,8 @@ FEWEST_PLANE_BYTES: Final = 512
 """Fewest contiguous bytes of a channel: each plane is a copy of its own, which one thread asks for."""
 MOST_CHANNELS: Final = MOST_EXTENT // MOST_BLOCKS
 """A grid has less than two to the 31st blocks."""
-EXCHANGED_BYTES: Final = (CLUSTER_THREADS // 32 + 1 + MOST_BLOCKS) * FACTS * 4 + 1024
-"""Shared memory of a block beside its share: what warps and blocks exchange, and barriers. These are few bytes before
-what a launch asks for, which begins at a multiple of 1,024."""
+EXCHANGED_BYTES: Final = (CLUSTER_THREADS // 32 + 1 + MOST_BLOCKS) * FACTS * 4 + BARRIER_BYTES
+"""Shared memory of a block beside its share: what warps and blocks exchange, and barriers."""
 MOST_SMEM_BYTES: Final = ROOM[1] * VECTOR_BYTES + EXCHANGED_BYTES
 """Shared memory of a block of which one is resident."""
 

@@ -11,14 +11,12 @@ import tilelang.language as T
 from tileops.kernels.norm.cluster_layout import VECTOR_BYTES, ClusterLayout
 from tileops.kernels.norm.cut_layout import FACTS
 
-__all__ = ["BULK_COPIES", "PASSES", "WARP", "await_piece", "bring", "meet_blocks", "meet_warps", "stand"]
+__all__ = ["PASSES", "WARP", "await_piece", "bring", "meet_blocks", "meet_warps", "stand"]
 
 PASSES = ("TL_DISABLE_THREAD_STORAGE_SYNC", "TL_DISABLE_SHARED_MEMORY_REUSE", "TL_DISABLE_SAFE_MEMORY_ACCESS")
 """Barriers stand where they are needed, and so do conditions."""
 
 WARP = 32
-BULK_COPIES = "#include <tl_templates/cuda/copy_sm90.h>\n"
-"""Where TileLang has ``tl::tma_load``: it includes that by itself only for copies that it writes."""
 
 
 @T.macro

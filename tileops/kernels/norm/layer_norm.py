@@ -25,21 +25,18 @@ class LayerNormRows(RowKernel, LayerNormFwdInterface):
 
     def forward(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """Normalize the rows of *x*; see the interface."""
-        n = self.n
+        n, rows, launch = self.n, x, self.launch
         # Asked of all at once: a call for each costs as much as an answer.
         if (x.data_ptr() | weight.data_ptr() | bias.data_ptr()) % ALIGNMENT_BYTES or weight.ndim + bias.ndim != 2:
             weight, bias = as_row(weight, n), as_row(bias, n)
             rows = as_rows(x, n)
-        elif x.ndim == 3 and x.shape[2] == n and (launch := self.launch_planes or self._build_planes()) is not None:
-            out = torch.empty_like(x)
-            if x.numel():
-                launch(x, weight, bias, out)
-            return out
-        else:
-            rows = x if x.ndim == 2 and x.shape[1] == n else x.view(-1, n)
+        elif x.ndim == 3 and x.shape[2] == n and (planes := self.launch_planes or self._build_planes()) is not None:
+            launch = planes
+        elif x.ndim != 2 or x.shape[1] != n:
+            rows = x.view(-1, n)
         out = torch.empty_like(x)
         if x.numel():
-            self.launch(rows, weight, bias, out if rows is x else out.view(-1, n))
+            launch(rows, weight, bias, out if rows is x else out.view(-1, n))
         return out
 
 

@@ -14,14 +14,12 @@ import tilelang.language as T
 
 from tileops.kernels.norm.row_macros_program import WARP, WIDENING, entry, look, split_mean
 from tileops.kernels.norm.row_recipes import RowRecipe
+from tileops.kernels.tilelang_build import BULK_COPIES
 
 __all__ = ["PASSES", "ring_rows"]
 
 PASSES = ("TL_DISABLE_THREAD_STORAGE_SYNC", "TL_DISABLE_SHARED_MEMORY_REUSE")
 """Barriers stand where they are needed."""
-
-BULK_COPIES = "#include <tl_templates/cuda/copy_sm90.h>\n"
-"""Where TileLang has ``tl::tma_load``: it includes that by itself only for copies that it writes."""
 
 
 def ring_rows(
@@ -130,11 +128,9 @@ def ring_rows(
             )  # fmt: skip
             square[0] = T.rsqrt(square[0] * T.float32(1.0 / n) + eps)
             if centred:
-                if distances:
-                    rest[0] = -rest[0] * square[0]
-                else:
+                if not distances:
                     split_mean(point, rest, 0)
-                    rest[0] = -rest[0] * square[0]
+                rest[0] = -rest[0] * square[0]
             if row < m:
                 for v in T.unroll(steps):
                     if column + v * span < n:

@@ -44,7 +44,14 @@ from tileops.kernels.norm.row_launches import (
     vector_of,
 )
 from tileops.kernels.norm.row_recipes import RowRecipe
-from tileops.kernels.tilelang_build import ALIGNMENT_BYTES, Program, compile_program, dtype_name, stated_arch
+from tileops.kernels.tilelang_build import (
+    ALIGNMENT_BYTES,
+    BARRIER_BYTES,
+    Program,
+    compile_program,
+    dtype_name,
+    stated_arch,
+)
 from tileops.kernels.tuning import key_of, recorded, tune
 
 __all__ = ["CutRows", "HeldRows", "RingRows", "RowKernel", "ShortRows", "TiledRows", "as_row", "as_rows"]
@@ -54,8 +61,6 @@ CENTRED_BYTES: Final = 12
 SQUARE_BYTES: Final = 4
 """Of what they exchange of one that is not: squares."""
 
-BARRIER_BYTES: Final = 8
-"""Of what a thread waits at until a stage is filled."""
 OWN_BYTES: Final = 16
 """Of the facts of one block of a cluster, with what TileLang aligns them by."""
 
@@ -73,8 +78,8 @@ class RowKernel(Kernel):
         n: Elements of a row.
         eps: Added to the variance, or to the mean square.
         dtype: Of every tensor.
+        own: What tells this build from others of the same row; see :meth:`own_of`.
         arch: Architecture to build for.
-        built_in: What the program of a class takes beside these.
 
     Attributes:
         recipe: What is computed.
@@ -92,17 +97,25 @@ class RowKernel(Kernel):
     recipe: ClassVar[RowRecipe]
     program: ClassVar[tuple[str, str]]
 
-    def __init__(self, n: int, eps: float, dtype: torch.dtype, *, arch: int, **built_in: int) -> None:
+    def __init__(self, n: int, eps: float, dtype: torch.dtype, *own: Any, arch: int) -> None:
         reason = self.row_refusal(n, dtype)
         if reason is not None:
             raise ValueError(f"{type(self).__name__}: {reason}")
         self.n = n
         self.dtype = dtype
+        self.own = own
         self.table = self._launches()
         self._compile = functools.partial(
-            compile_program, *self.program, arch, n=n, eps=eps, dtype=dtype_name(dtype), recipe=self.recipe, **built_in
+            compile_program,
+            *self.program,
+            arch,
+            n=n,
+            eps=eps,
+            dtype=dtype_name(dtype),
+            recipe=self.recipe,
+            **self._built_in(),
         )
-        self._key = key_of(type(self), self._identity(eps), arch)
+        self._key = key_of(type(self), (n, eps, dtype, *own), arch)
         self._lay_out(recorded(self._key, self.table) or self.table[0])
 
     def request_tune(self) -> None:
@@ -114,8 +127,9 @@ class RowKernel(Kernel):
     def _launches(self) -> Sequence[Launch]:
         return self.launches_of(self.n, self.dtype)
 
-    def _identity(self, eps: float) -> tuple[Any, ...]:
-        return self.n, eps, self.dtype
+    def _built_in(self) -> dict[str, Any]:
+        """What the program takes beside row, epsilon, dtype, recipe and launch."""
+        return {}
 
     def _rows_measured(self) -> int:
         return self.measured_rows(self.n, self.dtype)
@@ -180,9 +194,14 @@ class RowKernel(Kernel):
         return reason if reason is not None else super().refusal(call)
 
     @classmethod
+    def own_of(cls, call: LayerNormCall) -> tuple[Any, ...]:
+        """What else is built in for *call*: nothing, where one build of a row serves all."""
+        return ()
+
+    @classmethod
     def entry_for(cls, call: LayerNormCall) -> Entry:
-        """Row length, epsilon and dtype are built in; the number of rows is not."""
-        identity = (call.n, call.eps, call.dtype)
+        """Row length, epsilon and dtype are built in, and what a class has of its own; the number of rows is not."""
+        identity = (call.n, call.eps, call.dtype, *cls.own_of(call))
         return identity, lambda: cls(*identity, arch=stated_arch(call))
 
 
@@ -274,25 +293,15 @@ class ShortRows(HeldKernel):
 class RingRows(HeldKernel):
     """Many rows of at most ``RING_ROW`` elements: a warp each, which bulk copies bring through a ring.
 
-    These came with SM90.
-
-    Args:
-        n: Elements of a row.
-        eps: Added to the variance, or to the mean square.
-        dtype: Of every tensor.
-        sm_count: Multiprocessors.
-        arch: Architecture to build for.
+    These came with SM90. What is built in beside the row is the number of multiprocessors.
     """
 
     supported_archs: list[int] = [90]
     program = ("tileops.kernels.norm.ring_rows_program", "ring_rows")
 
-    def __init__(self, n: int, eps: float, dtype: torch.dtype, sm_count: int, *, arch: int) -> None:
-        self.sm_count = sm_count
-        super().__init__(n, eps, dtype, arch=arch, sm_count=sm_count)
-
-    def _identity(self, eps: float) -> tuple[Any, ...]:
-        return *super()._identity(eps), self.sm_count
+    def _built_in(self) -> dict[str, Any]:
+        (sm_count,) = self.own
+        return {"sm_count": sm_count}
 
     @classmethod
     def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:
@@ -316,13 +325,13 @@ class RingRows(HeldKernel):
 
     @classmethod
     def most_smem_bytes(cls) -> int:
-        """The stages of the longest row of float32, and a barrier for each."""
-        return RING_STAGES * (RING_WARPS * RING_ROW * 4 + BARRIER_BYTES)
+        """The stages of the longest row of float32, and barriers."""
+        return RING_STAGES * RING_WARPS * RING_ROW * 4 + BARRIER_BYTES
 
     @classmethod
     def block_smem_bytes(cls, call: LayerNormCall) -> int:
-        """Its stages, and a barrier for each."""
-        return RING_STAGES * (RING_WARPS * call.n * call.dtype.itemsize + BARRIER_BYTES)
+        """Its stages, and barriers."""
+        return RING_STAGES * RING_WARPS * call.n * call.dtype.itemsize + BARRIER_BYTES
 
     @classmethod
     def block_threads(cls, call: LayerNormCall) -> int:
@@ -330,43 +339,32 @@ class RingRows(HeldKernel):
         return RING_WARPS * WARP
 
     @classmethod
-    def entry_for(cls, call: LayerNormCall) -> Entry:
-        """As of any row kernel, and the number of multiprocessors."""
-        identity = (call.n, call.eps, call.dtype, call.sm_count or 1)
-        return identity, lambda: cls(*identity, arch=stated_arch(call))
+    def own_of(cls, call: LayerNormCall) -> tuple[Any, ...]:
+        """The number of multiprocessors."""
+        return (call.sm_count or 1,)
 
 
 class HeldRows(HeldKernel):
     """Rows of at most :func:`held_row` elements: a block each, in registers or in shared memory.
 
-    Args:
-        n: Elements of a row.
-        eps: Added to the variance, or to the mean square.
-        dtype: Of every tensor.
-        few_rows: Whether the build is for few rows, which have more threads each; it is right for any number.
-        arch: Architecture to build for.
+    Few rows have a build of their own where that is worth it, with more threads each; it is right for any number.
     """
 
-    def __init__(self, n: int, eps: float, dtype: torch.dtype, few_rows: bool = False, *, arch: int) -> None:
-        self.few_rows = few_rows
-        super().__init__(n, eps, dtype, arch=arch)
+    @property
+    def few_rows(self) -> bool:
+        """Whether the build is for few rows."""
+        return bool(self.own)
 
     def _launches(self) -> Sequence[Launch]:
         return few_launches(self.n, self.dtype) if self.few_rows else super()._launches()
-
-    def _identity(self, eps: float) -> tuple[Any, ...]:
-        return (*super()._identity(eps), True) if self.few_rows else super()._identity(eps)
 
     def _rows_measured(self) -> int:
         return FEW_ROWS if self.few_rows else super()._rows_measured()
 
     @classmethod
-    def entry_for(cls, call: LayerNormCall) -> Entry:
-        """As of any row kernel; few rows that are worth it have a build of their own."""
-        if not laid_out_as_few(call):
-            return super().entry_for(call)
-        identity = (call.n, call.eps, call.dtype, True)
-        return identity, lambda: cls(*identity, arch=stated_arch(call))
+    def own_of(cls, call: LayerNormCall) -> tuple[Any, ...]:
+        """That rows are few, where that is worth a build."""
+        return (True,) if laid_out_as_few(call) else ()
 
     @classmethod
     def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:
@@ -404,38 +402,26 @@ class HeldRows(HeldKernel):
 class CutRows(HeldKernel):
     """Rows of at most ``CUT_ROW`` elements, each cut over the blocks of a cluster: long ones, or few of them.
 
-    Clusters came with SM90.
-
-    Args:
-        n: Elements of a row.
-        eps: Added to the variance, or to the mean square.
-        dtype: Of every tensor.
-        many_rows: Whether the build is for many rows, cut into larger shares; it is right for any number.
-        arch: Architecture to build for.
+    Many rows have a build of their own, cut into larger shares; it is right for any number. Clusters came with SM90.
     """
 
     supported_archs: list[int] = [90]
 
-    def __init__(self, n: int, eps: float, dtype: torch.dtype, many_rows: bool = False, *, arch: int) -> None:
-        self.many_rows = many_rows
-        super().__init__(n, eps, dtype, arch=arch)
+    @property
+    def many_rows(self) -> bool:
+        """Whether the build is for many rows."""
+        return bool(self.own)
 
     def _launches(self) -> Sequence[Launch]:
         return cut_launches(self.n, self.dtype, many=self.many_rows)
-
-    def _identity(self, eps: float) -> tuple[Any, ...]:
-        return (*super()._identity(eps), True) if self.many_rows else super()._identity(eps)
 
     def _rows_measured(self) -> int:
         return super()._rows_measured() if self.many_rows else FEW_ROWS
 
     @classmethod
-    def entry_for(cls, call: LayerNormCall) -> Entry:
-        """As of any row kernel; many rows have a build of their own."""
-        if call.few_rows:
-            return super().entry_for(call)
-        identity = (call.n, call.eps, call.dtype, True)
-        return identity, lambda: cls(*identity, arch=stated_arch(call))
+    def own_of(cls, call: LayerNormCall) -> tuple[Any, ...]:
+        """That rows are many."""
+        return () if call.few_rows else (True,)
 
     @classmethod
     def row_refusal(cls, n: int, dtype: torch.dtype) -> str | None:

@@ -8,6 +8,7 @@ from typing import Final
 import torch
 
 from tileops.kernels.attention.gqa.limits import ARCHS, DTYPES, ITEM_BYTES
+from tileops.kernels.tilelang_build import BARRIER_BYTES
 
 __all__ = [
     "PREFILL_ARCHS",
@@ -25,8 +26,6 @@ PREFILL_DIMS: Final = (64, 80, 96, 128, 192, 256)
 ACCEPTED_DIMS: Final = ", ".join(map(str, PREFILL_DIMS))
 RING_QUERIES: Final = 128
 """Queries of a tile of :class:`RingTile`: 64 for each of the two multiplying warpgroups."""
-RING_ALIGNMENT: Final = 1024
-"""Where tiles that are brought by TMA begin: before them, barriers take as many bytes, of which they need fewer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +74,7 @@ class RingTile:
     def smem_bytes(self) -> int:
         """Shared memory of a block: queries, results, rings of keys and values, and barriers."""
         rows = RING_QUERIES * (2 if self.own_out else 1) + 2 * self.stages * self.keys
-        return rows * self.dim * ITEM_BYTES + RING_ALIGNMENT
+        return rows * self.dim * ITEM_BYTES + BARRIER_BYTES
 
 
 RING_TILES: Final = (
