@@ -29,6 +29,10 @@ class KernelInterface(ABC):
     """
 
     request: ClassVar[type[CallSpec]]
+    extent: ClassVar[str | None] = None
+    """The integer field of the call spec, if any, that a launch reads off its tensors: a build identity may change with
+    it only where the answer of some rule of the interface does, so that a new value costs no look-up of rules
+    either."""
 
     @classmethod
     def unserved(cls, call: Any) -> str | None:

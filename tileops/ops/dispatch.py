@@ -1,9 +1,12 @@
 """What an op remembers of its calls: which kernel serves a call, and what was built.
 
-Two bounded caches belong to each op object:
+Three bounded caches belong to each op object:
 
 * *calls*, from ``(interface, call)`` to the built kernel, at most :data:`MOST_CALLS`. When it is full the
   oldest quarter goes.
+* *spans*, from ``(interface, facts)``, where *facts* are whatever an op tells its calls apart by but for the
+  interface's extent, to the ranges of that field in which calls were seen, each with its kernel. At most
+  :data:`MOST_CALLS`; they go whenever calls go.
 * *entries*, from ``(class, device, build identity)`` to the built kernel, at most :data:`MOST_ENTRIES`. Every
   :data:`RENEWAL` builds the calls are forgotten, so that the next call of a kernel that is in use brings its
   entry back to the front; when the entries are full the :data:`RENEWAL` longest out of use go.
@@ -38,7 +41,7 @@ from tileops.ops.errors import (
 from tileops.ops.resolving import indexed, resolve, stated_facts, with_facts
 from tileops.ops.selection import Choice, Selection
 
-__all__ = ["MOST_CALLS", "MOST_ENTRIES", "RENEWAL", "CacheInfo", "Dispatcher"]
+__all__ = ["MOST_CALLS", "MOST_ENTRIES", "RENEWAL", "CacheInfo", "Dispatcher", "Span"]
 
 MOST_CALLS: Final = 4096
 """Calls remembered by one op object."""
@@ -71,6 +74,10 @@ class CacheInfo:
     most_entries: int = MOST_ENTRIES
 
 
+Span = tuple[int, int, Kernel]
+"""The first and the last value of an extent, and the kernel of calls that have one from there to there."""
+
+
 class _Entry:
     """A place for one built kernel.
 
@@ -92,6 +99,7 @@ class Dispatcher:
 
     Attributes:
         calls: ``(interface, call)`` to kernel; read without a lock by the op.
+        spans: ``(interface, facts)`` to ranges of the extent, both ends included, with their kernels; read so too.
         hits: How many calls were found there; counted by the op, without a lock.
         selection: What decides.
         tuned: Whether kernels are asked to tune before they first run.
@@ -104,6 +112,8 @@ class Dispatcher:
         self.tuned = False
         self.when_general: Final[general.Mode] = when_general
         self.calls: dict[tuple[str, CallSpec], Kernel] = {}
+        self.spans: dict[tuple[str, Hashable], tuple[Span, ...]] = {}
+        self._forgotten = 0
         self._entries: dict[Hashable, _Entry] = {}
         self._lock = threading.Lock()
         self._misses = self._builds = self._evictions = 0
@@ -137,6 +147,45 @@ class Dispatcher:
                         del self.calls[each]
                 self.calls[interface, asked] = kernel
         return kernel
+
+    def span(self, interface: str, facts: Hashable, call: CallSpec) -> Kernel:
+        """The kernel of *call*, which is remembered for all calls of *facts* as far as its extent may move.
+
+        It may where no rule answers differently and the build identity is the same at both ends: an interface that
+        names an extent promises the rest.
+
+        Raises:
+            Exception: as :meth:`miss`.
+        """
+        kernel = self.calls.get((interface, call))
+        if kernel is None:
+            kernel = self.miss(interface, call)
+        choice = self.selection.choice(interface)
+        forgotten = self._forgotten
+        device, resolved = self._here(choice, call)
+        between = None if choice.extent is None or device is not call.device else choice.extent.around(resolved)
+        if between is None or not self._same_build(choice, resolved, between):
+            return kernel
+        with self._lock:
+            if forgotten == self._forgotten:
+                if len(self.spans) >= MOST_CALLS:
+                    self.spans.clear()
+                self.spans[interface, facts] = (*self.spans.get((interface, facts), ()), (*between, kernel))
+        return kernel
+
+    def forget_spans(self) -> None:
+        """Forget the spans, as where a parameter of the op that is in no facts has changed."""
+        with self._lock:
+            self._forgotten += 1
+            self.spans.clear()
+
+    @staticmethod
+    def _same_build(choice: Choice, resolved: CallSpec, between: tuple[int, int]) -> bool:
+        """Whether *resolved* and the calls at both ends of a range of the extent have one build identity."""
+        kind = choice.classes[choice.decide(resolved)]
+        ends = [dataclasses.replace(resolved, **{str(choice.extent_field): end}) for end in between]
+        identity = kind.entry_for(resolved)[0]
+        return all(kind.entry_for(end)[0] == identity for end in ends)
 
     def pinned(self, interface: str, call: CallSpec, key: str) -> Kernel:
         """The kernel of one implementation, whatever others say; the call is not remembered.
@@ -256,7 +305,7 @@ class Dispatcher:
             entry.kernel = kernel
             self._builds += 1
             if self._builds % RENEWAL == 0:
-                self.calls.clear()
+                self._forget()
             if len(self._entries) > MOST_ENTRIES:
                 self._evict()
         return kernel
@@ -266,6 +315,11 @@ class Dispatcher:
             with running_on(kernel.launch_device):
                 kernel.request_tune()
             entry.tuned = True
+
+    def _forget(self) -> None:
+        self._forgotten += 1
+        self.calls.clear()
+        self.spans.clear()
 
     def _evict(self) -> None:
         """Drop the entries that are longest out of use, with every call that leads to them."""
@@ -278,6 +332,8 @@ class Dispatcher:
             gone.add(id(entry.kernel))
         for asked in [asked for asked, kernel in self.calls.items() if id(kernel) in gone]:
             del self.calls[asked]
+        self._forgotten += 1
+        self.spans.clear()
         self._evictions += len(gone)
 
 

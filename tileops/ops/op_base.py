@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 import torch
@@ -13,7 +13,7 @@ from tileops.backend.registry import known_op
 from tileops.kernels.call_spec import CallSpec
 from tileops.kernels.kernel_base import Kernel, KernelInterface
 from tileops.ops import compiling, general
-from tileops.ops.dispatch import CacheInfo, Dispatcher, explain, key_for
+from tileops.ops.dispatch import CacheInfo, Dispatcher, Span, explain, key_for
 from tileops.ops.errors import NotProvedError, StatedFacts, UnorderedOverlapError
 from tileops.ops.nearest import nearest
 from tileops.ops.resolving import resolve, stated_facts
@@ -26,7 +26,7 @@ __all__ = ["CacheInfo", "NotProvedError", "Op", "UnorderedOverlapError"]
 
 C = TypeVar("C", bound=CallSpec)
 
-_OWN: Final = frozenset({"_calls", "_dispatcher", "_identity", "kernel_types"})
+_OWN: Final = frozenset({"_calls", "_dispatcher", "_identity", "_spans", "kernel_types"})
 """What this class keeps on an object; every other attribute is a parameter of the op."""
 
 _is_compiling: Final = torch.compiler.is_compiling
@@ -64,6 +64,7 @@ class Op:
 
     _dispatcher: Dispatcher
     _calls: dict[tuple[str, CallSpec], Kernel]
+    _spans: dict[tuple[str, Hashable], tuple[Span, ...]]
     _identity: str
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -85,10 +86,12 @@ class Op:
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
+        self._dispatcher.forget_spans()
         self._identify()
 
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
+        self._dispatcher.forget_spans()
         self._identify()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -100,7 +103,7 @@ class Op:
             setattr(self, name, value)
 
     def _dispatch_with(self, dispatcher: Dispatcher) -> None:
-        self.__dict__.update(_dispatcher=dispatcher, _calls=dispatcher.calls)
+        self.__dict__.update(_dispatcher=dispatcher, _calls=dispatcher.calls, _spans=dispatcher.spans)
 
     def _parameters(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _OWN}
@@ -168,6 +171,27 @@ class Op:
             self._dispatcher.hits += 1
             return kernel
         raise StatedFacts(stated_facts(call), call)
+
+    def kernel_along(self, interface: str, facts: Hashable, extent: int, call_of: Callable[[], CallSpec]) -> Kernel:
+        """As :meth:`kernel_for`, for calls of which little but the interface's extent changes from one to the next.
+
+        A call whose extent lies between two borders of the rules where one was before is found without asking any rule,
+        and without a call spec.
+
+        Args:
+            interface: Name of one of the op's interfaces; it names an ``extent``.
+            facts: What tells calls apart, but for the extent and the parameters of the op.
+            extent: The value of that field.
+            call_of: Makes the call spec; asked where nothing is remembered.
+
+        Raises:
+            Exception: as :meth:`kernel_for`.
+        """
+        for first, last, kernel in self._spans.get((interface, facts), ()):
+            if first <= extent <= last:
+                self._dispatcher.hits += 1
+                return kernel
+        return self._dispatcher.span(interface, facts, call_of())
 
     def key_for(self, interface: str, call: CallSpec) -> str:
         """The key that would run *call*, on any machine; nothing is built or remembered.

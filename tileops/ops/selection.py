@@ -7,6 +7,7 @@ a comparison. What fails leaves nothing behind.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import threading
 import types
@@ -15,6 +16,7 @@ from collections.abc import Collection, Hashable, Mapping
 from typing import Any, Final
 
 from tileops_rules import NoImplementation, Selector
+from tileops_rules.extents import Extent, extent_of
 
 from tileops.backend import plugins
 from tileops.backend.places import outside_stacklevel
@@ -50,6 +52,7 @@ class Choice:
         devices: For each key, the device types it runs on.
         device_types: The device types that any of them runs on.
         general: Where the general implementation stands; -1 where there is none, or no other.
+        extent_field: The field that a launch reads off its tensors, if the interface has one.
     """
 
     op: str
@@ -61,6 +64,12 @@ class Choice:
     devices: Mapping[str, frozenset[str]]
     device_types: frozenset[str]
     general: int
+    extent_field: str | None = None
+
+    @functools.cached_property
+    def extent(self) -> Extent | None:
+        """How far :attr:`extent_field` may move without a rule answering differently; None where that is not known."""
+        return None if self.extent_field is None else extent_of(self.selector, self.extent_field)
 
     def check(self, call: object) -> None:
         """Check that *call* is of the interface's call spec type, not of another or a subclass.
@@ -246,6 +255,7 @@ def _choice(view: Any, interface: str) -> Choice:
         devices=types.MappingProxyType(devices),
         device_types=frozenset().union(*devices.values()),
         general=general[0] if general else -1,
+        extent_field=view.interfaces[interface].extent,
     )
 
 

@@ -1,0 +1,136 @@
+"""Calls of which only the extent changes: found without a rule and without a call spec, and never wrongly."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from typing import Any
+
+import pytest
+import torch
+
+from tileops.kernels.kernel_base import Kernel
+from tileops.ops import dispatch
+
+
+@pytest.fixture
+def along(toys: Any) -> Any:
+    """An op of two kernels with a border at 100, and what asks for one of its kernels."""
+    face = type("AlongFwdInterface", (toys.Interface,), {"extent": "n"})
+    bases = (Kernel, face)
+    kernels = {
+        "short": toys.kernel("Short", serves=lambda c: c.n < 100, bases=bases, entry_for=classmethod(one_build)),
+        "long": toys.kernel("Long", serves=lambda c: c.n >= 100, bases=bases, entry_for=classmethod(one_build)),
+    }
+    return toys.op(kernels, {"toy": face})
+
+
+def one_build(cls: Any, call: Any) -> Any:
+    return call.m, lambda: cls(call)
+
+
+def ask(op: Any, toys: Any, n: int, device: torch.device, m: int = 0) -> Any:
+    return op.kernel_along("toy", (m, device), n, lambda: toys.Call(n=n, m=m, device=device))
+
+
+def test_a_growing_extent_asks_rules_at_borders_alone(along: Any, toys: Any, two_devices: Any) -> None:
+    op = along()
+    for n in range(1, 300):
+        assert type(ask(op, toys, n, two_devices[0])).__name__ == ("Short" if n < 100 else "Long")
+    info = op.cache_info()
+    assert (info.misses, info.hits, info.builds) == (4, 295, 2), "borders at 13, where a call may be invalid, and 100"
+
+
+def test_it_is_the_kernel_that_kernel_for_gives(along: Any, toys: Any, two_devices: Any) -> None:
+    op = along()
+    for device in two_devices:
+        for m in (0, 1):
+            for n in (99, 100, 5, 1000):
+                call = toys.Call(n=n, m=m, device=device)
+                assert ask(op, toys, n, device, m) is op.kernel_for("toy", call)
+                assert ask(op, toys, n, device, m) is op.kernel_for("toy", call)
+
+
+def test_what_is_invalid_or_refused_is_not_remembered(toys: Any, two_devices: Any) -> None:
+    face = type("AlongFwdInterface", (toys.Interface,), {"extent": "n"})
+    kernel = toys.kernel(serves=lambda c: c.n < 100, bases=(Kernel, face), entry_for=classmethod(one_build))
+    op = toys.op({"one": kernel}, {"toy": face})()
+    for _ in range(2):
+        ask(op, toys, 12, two_devices[0], 13)
+        ask(op, toys, 14, two_devices[0], 13)
+        with pytest.raises(ValueError, match="n and m are both 13"):
+            ask(op, toys, 13, two_devices[0], 13)
+        with pytest.raises(ValueError, match="does not serve n 100"):
+            ask(op, toys, 100, two_devices[0])
+
+
+def test_a_build_that_changes_with_the_extent_is_found_at_every_value(toys: Any, two_devices: Any) -> None:
+    face = type("AlongFwdInterface", (toys.Interface,), {"extent": "n"})
+    kernel = toys.kernel(bases=(Kernel, face), entry_for=classmethod(lambda cls, call: (call.n, lambda: cls(call))))
+    op = toys.op({"one": kernel}, {"toy": face})()
+    for n in range(20):
+        assert ask(op, toys, n, two_devices[0]).call.n == n
+    assert op.cache_info().builds == 20
+
+
+def test_an_interface_without_an_extent_is_asked_for_every_value(toys: Any, two_devices: Any) -> None:
+    op = toys.op({"one": toys.kernel(entry_for=classmethod(one_build))})()
+    for n in range(20):
+        ask(op, toys, n, two_devices[0])
+    assert (op.cache_info().misses, op.cache_info().builds) == (20, 1)
+
+
+def test_a_rule_that_asks_for_remainders_is_asked_for_every_value(toys: Any, two_devices: Any) -> None:
+    face = type("AlongFwdInterface", (toys.Interface,), {"extent": "n"})
+    members = {"bases": (Kernel, face), "entry_for": classmethod(one_build)}
+    kernels = {
+        "even": toys.kernel("Even", serves=lambda c: c.n % 2 == 0, **members),
+        "odd": toys.kernel("Odd", serves=lambda c: c.n % 2 == 1, **members),
+    }
+    op = toys.op(kernels, {"toy": face})()
+    for n in range(20):
+        assert type(ask(op, toys, n, two_devices[0])).__name__ == ("Odd" if n % 2 else "Even")
+
+
+def test_a_changed_parameter_forgets_what_was_found(along: Any, toys: Any, two_devices: Any) -> None:
+    op = along()
+    op.scale = 1
+    ask(op, toys, 5, two_devices[0])
+    before = op.cache_info().hits
+    op.scale = 2
+    ask(op, toys, 6, two_devices[0])
+    assert op.cache_info().hits == before
+    del op.scale
+    ask(op, toys, 7, two_devices[0])
+    assert op.cache_info().hits == before
+    ask(op, toys, 8, two_devices[0])
+    assert op.cache_info().hits == before + 1
+
+
+def test_a_copy_begins_empty(along: Any, toys: Any, two_devices: Any) -> None:
+    op = along()
+    first = ask(op, toys, 5, two_devices[0])
+    assert ask(copy.deepcopy(op), toys, 5, two_devices[0]) is not first
+
+
+def test_spans_are_bounded_and_hold_no_kernel_that_was_dropped(
+    along: Any, toys: Any, two_devices: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "MOST_CALLS", 8)
+    monkeypatch.setattr(dispatch, "MOST_ENTRIES", 8)
+    monkeypatch.setattr(dispatch, "RENEWAL", 4)
+    op = along()
+    for m in range(100):
+        kernel = ask(op, toys, 5, two_devices[0], m)
+        assert kernel.call.m == m
+        assert len(op._spans) <= 8
+        held = {id(each) for spans in op._spans.values() for _, _, each in spans}
+        gc.collect()
+        assert held <= {id(entry.kernel) for entry in op._dispatcher._entries.values()}
+
+
+def test_a_device_without_an_index_is_asked_for_every_time(along: Any, toys: Any, two_devices: Any) -> None:
+    op = along()
+    for n in (1, 2, 3):
+        assert ask(op, toys, n, torch.device("cuda")).launch_device == two_devices[0]
+    assert not op._spans
