@@ -1,233 +1,124 @@
-"""Device time of grouped-query prefill beside every peer on the same inputs, L2 cold, and the TFLOP/s reached.
+"""Device time of grouped-query attention beside every peer on the same inputs, L2 cold, with the rate reached.
 
-    python benchmarks/attention.py --write     # also benchmarks/results/attention-<card>-<date>.json
-    python benchmarks/attention.py --warm      # only compile what is measured
+    python benchmarks/attention.py --write          # also benchmarks/results/attention-<card>-<date>.json and .md
+    python benchmarks/attention.py --only decode    # or prefill; with --write to attention-decode-<card>-<date>
+    python benchmarks/attention.py --warm 0/12      # only compile every twelfth group: run twelve of these beforehand
+    python benchmarks/attention.py --compile-only   # without a GPU: compiles ours for --arch and measures nothing
 
 Needs a GPU. Peers: scaled_dot_product_attention of torch through cuDNN and through flash, and flashinfer where it is
-installed. Times are medians between two events around one call; the L2 cache is flushed before each by filling 512 MiB.
-Under long products a card runs at its power limit, where what ran before sets the clock: peers are timed in rounds, in
-an order that is drawn anew for each. A product counts two operations for each pair of a query and a key that it sees.
+installed. Times of a call, medians in microseconds:
+
+us        between two events around one whole call, in rounds, in an order that is drawn anew for each. The L2 cache is
+          emptied before each by filling 512 MiB three times, which takes longer than a host needs to enqueue the call,
+          so that only device time is seen. What an event pair costs by itself is in every time: an empty kernel is
+          timed so too.
+host us   of the host alone, where the device takes less than 200 us.
+graph us  as us, of the same call replayed from a CUDA graph, where our host takes longer than the device.
+
+The floor is the least traffic over the rate of a device copy or, where that is longer, two operations for each product
+of both matrices over the rate of cuBLAS at 8,192 in each direction. Share is the floor over ours, ahead the best peer
+over ours. Exit status 1 where ours failed or a peer has another result.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import datetime
-import importlib.metadata
-import json
-import random
-import statistics
+import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
-import torch
+from attention_case import AttentionCase, Ceilings
+from attention_decode import DECODE
+from attention_page import page
+from attention_prefill import PREFILL
+from attention_rows import Runs, measured, wrong
+from reports import arguments, keep, report_of
 from rich.console import Console
-from rich.table import Table
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
+from rich.progress import track
+from tileops_rules.archs import KNOWN_ARCHS
+from timing import EACH, ROUNDS, Timer, empty_kernel_us, reason_of
 
-from tileops.kernels.attention.call_spec import AttentionCall
-from tileops.ops import GQADenseFwdOp
+from tileops.kernels.tilelang_build import compile_program, dtype_name
 
-RESULTS = Path(__file__).resolve().parent / "results"
-NAMES = ("torch", "tilelang", "flashinfer-python")
-CUDA = torch.device("cuda", 0)
-FLUSHED_BYTES = 512 * 2**20
-ROUNDS, EACH = 7, 3
-PAUSE_S = 0.03
-"""Before each turn, so that the card is not hotter for the last peer than for the first."""
-
-Work = Callable[[], Any]
+NAMES: Final = ("torch", "nvidia-cudnn-cu13", "tilelang", "flashinfer-python")
 
 
-@dataclasses.dataclass(frozen=True)
-class Prompt:
-    """A prefill that is measured.
-
-    Attributes:
-        batch: Sequences.
-        length: Queries and keys of each.
-        heads: Query heads.
-        heads_kv: Key and value heads.
-        dim: Elements of a head.
-        dtype: Of every tensor.
-        is_causal: Whether a query sees no key after its own position.
-        window: Keys before its position that a query sees, -1 for all.
-    """
-
-    batch: int
-    length: int
-    heads: int
-    heads_kv: int
-    dim: int = 128
-    dtype: torch.dtype = torch.bfloat16
-    is_causal: bool = True
-    window: int = -1
-
-    @property
-    def pairs(self) -> int:
-        """Pairs of a query and a key that it sees, of one head of one sequence."""
-        if not self.is_causal:
-            return self.length**2
-        seen = self.length if self.window < 0 else min(self.window + 1, self.length)
-        return seen * (seen + 1) // 2 + (self.length - seen) * seen
-
-    @property
-    def operations(self) -> int:
-        """Multiplications and additions of both products."""
-        return 4 * self.batch * self.heads * self.dim * self.pairs
+def groups(cases: tuple[AttentionCase, ...]) -> list[list[AttentionCase]]:
+    """*cases*, those together that share what is compiled."""
+    found: dict[Any, list[AttentionCase]] = {}
+    for case in cases:
+        mask = (case.is_causal, case.window >= 0)
+        built = (case.kind, case.heads, case.heads_kv, case.dim, case.dtype, *mask, case.batch == 1)
+        found.setdefault(built, []).append(case)
+    return list(found.values())
 
 
-PROMPTS = (
-    *(Prompt(1, length, 64, 8) for length in (2048, 4096, 8192, 16384, 32768)),
-    *(Prompt(1, length, 32, 8) for length in (2048, 4096, 8192, 16384, 32768)),
-    Prompt(2, 8192, 32, 8),
-    Prompt(1, 8192, 64, 8, is_causal=False),
-    *(Prompt(1, 8192, 32, 8, dim=dim) for dim in (64, 80, 96, 192, 256)),
-    Prompt(1, 16384, 64, 8, window=1024),
-    Prompt(1, 16384, 64, 8, window=4096),
-)
+def failed_runs(cases: tuple[AttentionCase, ...], part: str) -> Iterator[str]:
+    """Run the groups of one part, *i*/*n*, once, and say what failed: a later run finds the rest in caches on disk."""
+    number, of = map(int, part.split("/"))
+    for group in groups(cases)[number::of]:
+        for case in group:
+            yield from (f"{case.call()}: {name}: {why}" for name, why in Runs.of(case).failed.items())
 
 
-def torch_work(backend: SDPBackend, prompt: Prompt, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Work:
-    """Attention of torch through one of its backends."""
-    heads_first = [each.transpose(1, 2) for each in (q, k, v)]
-
-    def work() -> torch.Tensor:
-        with sdpa_kernel(backend):
-            return scaled_dot_product_attention(*heads_first, is_causal=prompt.is_causal, enable_gqa=True)
-
-    return work
-
-
-def works_of(prompt: Prompt) -> dict[str, Work]:
-    """By name, what is timed; peers take no part where they have no window or no place for a batch."""
-    draw = torch.Generator(CUDA).manual_seed(0)
-
-    def drawn(heads: int) -> torch.Tensor:
-        shape = (prompt.batch, prompt.length, heads, prompt.dim)
-        return torch.randn(shape, generator=draw, device=CUDA, dtype=prompt.dtype)
-
-    q, k, v = drawn(prompt.heads), drawn(prompt.heads_kv), drawn(prompt.heads_kv)
-    op = GQADenseFwdOp(is_causal=prompt.is_causal, window_size_left=prompt.window)
-    works: dict[str, Work] = {"ours": lambda: op(q, k, v)}
-    if prompt.window < 0:
-        works["cudnn"] = torch_work(SDPBackend.CUDNN_ATTENTION, prompt, q, k, v)
-        works["flash"] = torch_work(SDPBackend.FLASH_ATTENTION, prompt, q, k, v)
-    try:
-        import flashinfer
-    except ImportError:
-        return works  # not installed: its column stays empty
-    if prompt.batch == 1:
-        works["flashinfer"] = lambda: flashinfer.single_prefill_with_kv_cache(
-            q[0], k[0], v[0], causal=prompt.is_causal, kv_layout="NHD", window_left=prompt.window
-        )
-    return works
-
-
-def medians(works: dict[str, Work], flushed: torch.Tensor) -> tuple[dict[str, float], dict[str, str]]:
-    """Median microseconds of each, and of the peers that fail the reason."""
-    failed: dict[str, str] = {}
-    for name, work in works.items():
+def failed_builds(cases: tuple[AttentionCase, ...], arch: int) -> Iterator[str]:
+    """Build ours for the usual card of *arch*, and say what cannot be built."""
+    facts = dataclasses.asdict(KNOWN_ARCHS[arch])
+    names = {field.name for field in dataclasses.fields(cases[0].call())} & facts.keys()
+    for case in cases:
+        call = dataclasses.replace(case.call(), arch=arch, **{name: facts[name] for name in names})
         try:
-            work()
-            torch.cuda.synchronize()
-        except (
-            RuntimeError,
-            ValueError,
-            OSError,
-        ) as error:  # a peer that takes no such shape
-            if name == "ours":
-                raise
-            failed[name] = str(error).partition("\n")[0]
-    times: dict[str, list[float]] = {name: [] for name in works if name not in failed}
-    order = random.Random(0)
-    for _ in range(ROUNDS):
-        for name in order.sample(list(times), len(times)):
-            time.sleep(PAUSE_S)
-            pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(EACH)]
-            for start, end in pairs:
-                flushed.zero_()
-                start.record()
-                works[name]()
-                end.record()
-            torch.cuda.synchronize()
-            times[name] += [start.elapsed_time(end) * 1e3 for start, end in pairs]
-    return {name: statistics.median(each) for name, each in times.items()}, failed
+            op = case.op()
+            op.kernel_types[op.key_for("gqa_dense", call)].entry_for(call)[1]()
+        except Exception as error:  # noqa: BLE001 - that a kernel cannot be built is a result
+            yield f"{call}: {reason_of(error)}"
 
 
-def measured(prompt: Prompt, flushed: torch.Tensor) -> dict[str, Any]:
-    """One row: times, TFLOP/s, and the best peer's time over ours."""
-    us, failed = medians(works_of(prompt), flushed)
-    peers = [each for name, each in us.items() if name != "ours"]
-    row: dict[str, Any] = {**dataclasses.asdict(prompt), "dtype": str(prompt.dtype).removeprefix("torch.")}
-    row["us"] = {name: round(each, 2) for name, each in us.items()}
-    row["tflops"] = {name: round(prompt.operations / each / 1e6, 1) for name, each in us.items()}
-    row["ahead"] = round(min(peers) / us["ours"], 3) if peers else None
-    if failed:
-        row["failed"] = failed
-    return row
+def report_on(cases: tuple[AttentionCase, ...], console: Console) -> dict[str, Any]:
+    """Measure all of *cases* on this card."""
+    timer = Timer()
+    ceilings = Ceilings.measured(timer)
+    return report_of(
+        NAMES,
+        repeats=ROUNDS * EACH,
+        empty_kernel_us=round(empty_kernel_us(timer), 2),
+        copy_tb_per_s=round(ceilings.copy / 1e6, 3),
+        product_tflops={dtype_name(dtype): round(rate / 1e6, 1) for dtype, rate in ceilings.products.items()},
+        rows=[measured(case, timer, ceilings) for case in track(cases, "cases", console=console)],
+    )
 
 
-def warm() -> None:
-    """Build what is measured, one kernel for each identity."""
-    for prompt in PROMPTS:
-        op = GQADenseFwdOp(is_causal=prompt.is_causal, window_size_left=prompt.window)
-        sizes = (prompt.batch, prompt.heads, prompt.heads_kv, prompt.dim, prompt.length, prompt.length, prompt.dtype)
-        mask = {"is_causal": prompt.is_causal, "window_size_left": prompt.window}
-        op.kernel_for("gqa_dense", AttentionCall(*sizes, **mask, device=CUDA))
-
-
-def as_table(rows: list[dict[str, Any]]) -> Table:
-    """TFLOP/s of each, a row a prompt."""
-    names = ("ours", "cudnn", "flash", "flashinfer")
-    table = Table("batch", "length", "heads", "dim", "causal", "window", *names, "ahead", title="TFLOP/s")
-    for row in rows:
-        shape = [row["batch"], row["length"], f"{row['heads']}/{row['heads_kv']}", row["dim"], row["is_causal"]]
-        reached = [row["tflops"].get(name, "–") for name in names]
-        table.add_row(*map(str, [*shape, row["window"], *reached, row["ahead"] or "–"]))
-    return table
-
-
-def version(name: str) -> str | None:
-    """Of a distribution, ``None`` where it is not installed."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def main() -> None:
-    """Measure, show a table, and with ``--write`` keep it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--warm", action="store_true")
-    parser.add_argument("--into", type=Path, default=RESULTS)
+def main() -> int:
+    """Measure, show tables, and with ``--write`` keep them."""
+    kinds = {"prefill": PREFILL, "decode": DECODE}
+    parser, console = arguments(__doc__), Console(width=200)
+    parser.add_argument("--only", choices=kinds, help="one of the two")
+    parser.add_argument("--warm", nargs="?", const="0/1", help="compile all, or one part as i/n, and measure nothing")
+    parser.add_argument("--compile-only", action="store_true", help="compile ours without a GPU, and measure nothing")
+    parser.add_argument("--arch", type=int, default=90, choices=sorted(KNOWN_ARCHS), help="what is compiled for")
     given = parser.parse_args()
-    if given.warm:
-        warm()
-        return
-    flushed = torch.empty(FLUSHED_BYTES, dtype=torch.uint8, device=CUDA)
-    card = torch.cuda.get_device_name(CUDA)
-    report = {
-        "date": datetime.date.today().isoformat(),
-        "card": card,
-        "cuda": torch.version.cuda,
-        "versions": {name: version(name) for name in NAMES},
-        "repeats": ROUNDS * EACH,
-        "rows": [measured(prompt, flushed) for prompt in PROMPTS],
-    }
-    console = Console(width=140)
-    console.print(as_table(report["rows"]))
+    cases = kinds[given.only] if given.only else PREFILL + DECODE
+    if given.warm or given.compile_only:
+        start = time.perf_counter()
+        failed = list(failed_runs(cases, given.warm) if given.warm else failed_builds(cases, given.arch))
+        for reason in failed:
+            console.print(reason, soft_wrap=True, markup=False)
+        count, seconds = compile_program.cache_info().currsize, time.perf_counter() - start
+        console.print(f"{count} programs in {seconds:.0f} s")
+        return int(bool(failed and given.compile_only))
+    report = report_on(cases, console)
+    shown = page(report)
+    console.print(shown, soft_wrap=True, markup=False)
     if given.write:
-        given.into.mkdir(parents=True, exist_ok=True)
-        path = given.into / f"attention-{card.lower().replace(' ', '-')}-{report['date']}.json"
-        path.write_text(json.dumps(report, indent=1) + "\n")
+        path = keep(report, "-".join(filter(None, ("attention", given.only))), given.into)
+        path.with_suffix(".md").write_text(shown + "\n")
         console.print(f"written: {path}")
+    found = [f"{row['kind']} {row['batch']}x{row['keys']}: {each}" for row in report["rows"] for each in wrong(row)]
+    for each in found:
+        console.print(each, soft_wrap=True, markup=False)
+    return int(bool(found))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,23 +11,19 @@ place of a time. Times are medians as ``timing.Timer`` has them, in microseconds
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
-import datetime
 import functools
-import importlib.metadata
-import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
+from reports import arguments, keep, markdown, report_of
 from rich.console import Console
 from tileops_rules.archs import KNOWN_ARCHS
-from timing import CUDA, Timer
+from timing import CUDA, Timer, failure_of, reason_of
 
 from tileops.kernels.device_facts import DeviceFacts, device_facts
 from tileops.kernels.kernel_base import Kernel
@@ -42,7 +38,6 @@ from tileops.kernels.norm.batch_norm_train import (
 from tileops.kernels.norm.call_spec import BatchNormCall
 from tileops.kernels.tilelang_build import compile_program
 
-RESULTS = Path(__file__).resolve().parent / "results"
 CLOSE = 0.02
 """How far results in float16 may be apart, beside the largest of them."""
 
@@ -154,7 +149,7 @@ def built(way: Way, call: BatchNormCall) -> Any:
         try:
             return way.kind.entry_for(call)[1]()
         except Exception as error:  # noqa: BLE001 - that a kernel has no way to serve a call is a result
-            return f"{type(error).__name__}: {error}".strip().splitlines()[0][:100]
+            return reason_of(error)
 
 
 def inputs_of(way: Way, call: BatchNormCall) -> tuple[torch.Tensor | None, ...]:
@@ -179,23 +174,24 @@ def measured(border: Border, shape: Shape, timer: Timer) -> dict[str, Any]:
         if isinstance(kernel, str):
             line[way.name] = kernel
             continue
-        try:
-            result = kernel(*given)[0]
+        work = functools.partial(kernel, *given)
+        line[way.name] = failure_of(work)
+        if line[way.name] is None:
+            result = work()[0]
             first = result if first is None else first
             same = bool((result - first).abs().max() <= CLOSE * first.abs().max())
-            line[way.name] = round(timer(functools.partial(kernel, *given)), 2) if same else "differs"
-        except Exception as error:  # noqa: BLE001 - that a kernel cannot be launched is a result
-            line[way.name] = f"{type(error).__name__}: {error}".strip().splitlines()[0][:100]
+            line[way.name] = round(timer(work), 2) if same else "differs"
     return line
 
 
 def as_table(border: Border, lines: list[dict[str, Any]]) -> str:
     """The rows of one border as a table in Markdown."""
     columns = ("border", "shape", "values", "today", *(way.name for way in border.ways))
-    rows: list[tuple[str, ...]] = [columns, tuple("---" for _ in columns)]
-    for line in lines:
-        rows.append(tuple("×".join(map(str, line[name])) if name == "shape" else str(line[name]) for name in columns))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+    def shown(line: dict[str, Any], name: str) -> Any:
+        return "×".join(map(str, line[name])) if name == "shape" else line[name]
+
+    return markdown(columns, ([shown(line, name) for name in columns] for line in lines))
 
 
 def compile_all(arch: int, console: Console) -> None:
@@ -213,9 +209,7 @@ def compile_all(arch: int, console: Console) -> None:
 
 def main() -> None:
     """Measure, show tables, and with ``--write`` keep them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--into", type=Path, default=RESULTS)
+    parser = arguments(__doc__)
     parser.add_argument("--compile-only", action="store_true", help="compile without a GPU, and measure nothing")
     parser.add_argument("--arch", type=int, default=90, choices=sorted(KNOWN_ARCHS), help="what is compiled for")
     given, console = parser.parse_args(), Console(width=160)
@@ -227,16 +221,8 @@ def main() -> None:
     for border, lines in tables:
         console.print(as_table(border, lines), "\n", soft_wrap=True)
     if given.write:
-        card, date = torch.cuda.get_device_name(CUDA), datetime.date.today().isoformat()
-        report = {
-            "date": date,
-            "card": card,
-            "versions": {name: importlib.metadata.version(name) for name in ("torch", "tilelang")},
-            "rows": [line for _, lines in tables for line in lines],
-        }
-        path = given.into / f"borders-{card.lower().replace(' ', '-')}-{date}.json"
-        given.into.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(report, indent=1) + "\n")
+        rows = [line for _, lines in tables for line in lines]
+        path = keep(report_of(("torch", "tilelang"), rows=rows), "borders", given.into)
         console.print(f"written: {path}")
 
 

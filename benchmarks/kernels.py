@@ -1,155 +1,70 @@
-"""Device time of attention beside torch's on the same inputs, L2 cold, with the floor and the share reached.
+"""Decode beside torch's attention on the same inputs as CUDA graphs, L2 cold, with the floor and the share reached.
 
     python benchmarks/kernels.py --write     # also benchmarks/results/kernels-<card>-<date>.json
 
-Needs a GPU. The floor of a shape is its least traffic over the bandwidth that a device copy reaches in the same run.
-Times are medians of ``triton.testing.do_bench``, which flushes the L2 cache, over replays of a CUDA graph, so that the
-host's share stays out; the host's share of a call is a row of its own.
+Needs a GPU. A glance at what benchmarks/attention.py measures at length: few shapes, and torch chooses its backend.
+The floor of a shape is its keys and values over the bandwidth that a device copy reaches in the same run. Times are
+medians over replays of a CUDA graph, without the host's share of a call, which is a row of its own.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
-import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import torch
-from triton.testing import do_bench
+from attention_case import AttentionCase, Inputs
+from attention_decode import single, step
+from reports import arguments, keep, report_of
+from rich.console import Console
+from timing import Timer, Work, captured, host_us
 
-from tileops.ops import GQADenseFwdOp
-
-RESULTS = Path(__file__).resolve().parent / "results"
-CUDA = torch.device("cuda", 0)
-
-DECODE_SHAPES = ((1, 32, 4, 512), (1, 32, 4, 4096), (1, 32, 4, 131072), (32, 32, 8, 4096), (64, 32, 8, 8192))
-
-
-def device_us(work: Callable[[], Any]) -> float:
-    """Median time of *work* on the device, in microseconds."""
-    for _ in range(3):
-        work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return float(do_bench(graph.replay, return_mode="median")) * 1e3
+CASES: Final = (single(512), single(4096), single(131072), step(32, 4096, 32, 8), step(64, 8192, 32, 8))
 
 
-def host_us(work: Callable[[], Any], calls: int = 300) -> float:
-    """Median time of *work* on the host, in microseconds."""
-    for _ in range(20):
-        work()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(calls):
-        start = time.perf_counter()
-        work()
-        times.append((time.perf_counter() - start) * 1e6)
-        if len(times) % 50 == 0:
-            torch.cuda.synchronize()
-    return statistics.median(times)
+def torch_work(inputs: Inputs) -> Work:
+    """Attention of torch through whichever backend it chooses."""
+    q, k, v = (each.transpose(1, 2) for each in inputs[:3])
+    return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
 
-def copy_bandwidth() -> float:
-    """Bytes read and written by a device copy, a microsecond. Called: a graph replays it as a slower memcpy."""
-    source = torch.empty(2**31, dtype=torch.uint8, device=CUDA)
-    target = torch.empty_like(source)
-    return 2 * source.numel() / (float(do_bench(lambda: target.copy_(source), return_mode="median")) * 1e3)
+def named(case: AttentionCase, op: str) -> dict[str, Any]:
+    """What a row begins with."""
+    return {"op": op, "shape": f"b{case.batch} {case.heads}/{case.heads_kv} kv{case.keys}"}
 
 
-def row(
-    name: str, shape: str, work: Callable[[], Any], peer: Callable[[], Any], bytes_: int, rate: float
-) -> dict[str, Any]:
-    """One line of the table."""
-    ours, theirs, floor = device_us(work), device_us(peer), bytes_ / rate
-    return {
-        "op": name,
-        "shape": shape,
-        "us": round(ours, 2),
-        "torch_us": round(theirs, 2),
-        "floor_us": round(floor, 2),
-        "share_of_floor": round(floor / ours, 3),
-    }
+def device_rows(timer: Timer) -> Iterator[dict[str, Any]]:
+    """One query a sequence in float16, head dimension 128."""
+    for case in CASES:
+        inputs, times = case.inputs(), []
+        for work in (case.ours(inputs), torch_work(inputs)):
+            work()
+            times.append(timer(captured(work)))
+        floor = case.kv_bytes / timer.bandwidth()
+        row = {"us": round(times[0], 2), "torch_us": round(times[1], 2), "floor_us": round(floor, 2)}
+        yield {**named(case, "gqa decode fp16"), **row, "share_of_floor": round(floor / times[0], 3)}
 
 
-def decode_rows(rate: float) -> list[dict[str, Any]]:
-    """One query a sequence in float16, head dimension 128; the peer is scaled_dot_product_attention."""
-    rows = []
-    for batch, heads, heads_kv, keys in DECODE_SHAPES:
-        q = torch.randn(batch, 1, heads, 128, device=CUDA, dtype=torch.float16)
-        k = torch.randn(batch, keys, heads_kv, 128, device=CUDA, dtype=torch.float16)
-        v = torch.randn_like(k)
-        op = GQADenseFwdOp()
-        rows.append(
-            row(
-                "gqa decode fp16",
-                f"b{batch} {heads}/{heads_kv} kv{keys}",
-                lambda op=op, q=q, k=k, v=v: op(q, k, v),
-                lambda q=q, k=k, v=v: torch.nn.functional.scaled_dot_product_attention(
-                    q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), enable_gqa=True
-                ),
-                2 * k.numel() * k.element_size(),
-                rate,
-            )
-        )
-    return rows
-
-
-def host_rows() -> list[dict[str, Any]]:
-    """Whole calls on small inputs, as the host sees them."""
-    decode = GQADenseFwdOp()
-    q = torch.randn(1, 1, 32, 128, device=CUDA, dtype=torch.float16)
-    k = torch.randn(1, 512, 4, 128, device=CUDA, dtype=torch.float16)
-    peer = torch.nn.functional
-    return [
-        {
-            "op": "gqa decode host",
-            "shape": "b1 32/4 kv512",
-            "us": round(host_us(lambda: decode(q, k, k)), 1),
-            "torch_us": round(
-                host_us(
-                    lambda: peer.scaled_dot_product_attention(
-                        q.transpose(1, 2), k.transpose(1, 2), k.transpose(1, 2), enable_gqa=True
-                    )
-                ),
-                1,
-            ),
-        },
-    ]
+def host_row(case: AttentionCase) -> dict[str, Any]:
+    """Whole calls on a small input, as the host sees them."""
+    inputs = case.inputs()
+    ours, theirs = (round(host_us(work), 1) for work in (case.ours(inputs), torch_work(inputs)))
+    return {**named(case, "gqa decode host"), "us": ours, "torch_us": theirs}
 
 
 def main() -> None:
     """Measure, print a table, and with ``--write`` keep it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--into", type=Path, default=RESULTS)
-    given = parser.parse_args()
-    import tilelang
-
-    rate = copy_bandwidth()
-    report = {
-        "date": datetime.date.today().isoformat(),
-        "card": torch.cuda.get_device_name(CUDA),
-        "torch": torch.__version__,
-        "tilelang": tilelang.__version__,
-        "cuda": torch.version.cuda,
-        "copy_tb_per_s": round(rate / 1e6, 3),
-        "rows": [*decode_rows(rate), *host_rows()],
-    }
-    print({name: value for name, value in report.items() if name != "rows"})
+    given, console, timer = arguments(__doc__).parse_args(), Console(width=160), Timer()
+    report = report_of(
+        ("torch", "tilelang"),
+        copy_tb_per_s=round(timer.bandwidth() / 1e6, 3),
+        rows=[*device_rows(timer), host_row(CASES[0])],
+    )
+    console.print({name: value for name, value in report.items() if name != "rows"})
     for each in report["rows"]:
-        print("  ".join(f"{name}={value}" for name, value in each.items()), flush=True)
+        console.print("  ".join(f"{name}={value}" for name, value in each.items()), soft_wrap=True)
     if given.write:
-        card = report["card"].lower().replace(" ", "-")
-        given.into.mkdir(parents=True, exist_ok=True)
-        path = given.into / f"kernels-{card}-{report['date']}.json"
-        path.write_text(json.dumps(report, indent=1) + "\n")
-        print(f"written: {path}")
+        console.print(f"written: {keep(report, 'kernels', given.into)}")
 
 
 if __name__ == "__main__":

@@ -12,27 +12,23 @@ as the op reads and writes at least.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import datetime
-import importlib.metadata
 import itertools
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import torch
 from norm_channels import channel_cases
+from norm_page import MEASURED, table
 from norm_rows import host_rows, row_cases
+from reports import arguments, keep, report_of
 from rich.console import Console
 from rich.progress import track
-from timing import CUDA, Case, Timer, empty_kernel_us
+from timing import Case, Timer, empty_kernel_us, failure_of
 
-RESULTS = Path(__file__).resolve().parent / "results"
+from tileops.kernels.tilelang_build import dtype_name
+
 NAMES = ("torch", "tilelang", "triton", "liger-kernel", "flashinfer-python")
 PEERS = ("torch", "torch.compile", "liger", "flashinfer")
-COLUMNS = ("op", "shape", "dtype", "ours", *PEERS, "copy", "share", "ahead")
+COLUMNS = ("op", "shape", "dtype", *MEASURED)
 
 
 def peers() -> dict[str, Any]:
@@ -64,18 +60,7 @@ def warm(part: str) -> None:
     for index, case in enumerate(cases()):
         if index % of == number:
             for work in case.works.values():
-                timed_or_why(work)
-
-
-def timed_or_why(work: Any, timer: Any = None) -> float | str:
-    """Microseconds of *work*, or what it raised: that a peer fails is a result."""
-    try:
-        return round(timer(work), 2) if timer is not None else float(work() is None)
-    except Exception as error:  # noqa: BLE001  whatever a peer raises is a result
-        # A launch that fails leaves its error to whoever asks next: torch asks after a launch, and takes it away.
-        with contextlib.suppress(RuntimeError):
-            torch.zeros(1, device=CUDA)
-        return f"{type(error).__name__}: {error}"[:100]
+                failure_of(work)
 
 
 def measured(case: Case, timer: Timer) -> dict[str, Any]:
@@ -83,10 +68,10 @@ def measured(case: Case, timer: Timer) -> dict[str, Any]:
     line: dict[str, Any] = {
         "op": case.op,
         "shape": case.shape,
-        "dtype": str(case.dtype).removeprefix("torch."),
+        "dtype": dtype_name(case.dtype),
         "copy": round(timer.copy(case.bytes), 2),
     }
-    line.update({name: timed_or_why(work, timer) for name, work in case.works.items()})
+    line.update({name: failure_of(work) or round(timer(work), 2) for name, work in case.works.items()})
     rivals = [value for name, value in line.items() if name in PEERS and isinstance(value, float)]
     if isinstance(line["ours"], float):
         line["share"] = round(line["copy"] / line["ours"], 3)
@@ -94,51 +79,28 @@ def measured(case: Case, timer: Timer) -> dict[str, Any]:
     return line
 
 
-def as_table(lines: list[dict[str, Any]]) -> str:
-    """The lines as a table in Markdown."""
-    rows = [COLUMNS, tuple("---" for _ in COLUMNS)]
-    for line in lines:
-        shape = "×".join(map(str, line["shape"]))
-        rows.append(tuple(shape if name == "shape" else str(line.get(name, "–")) for name in COLUMNS))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
 def main() -> None:
     """Measure, show a table, and with ``--write`` keep it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--into", type=Path, default=RESULTS)
+    parser = arguments(__doc__)
     parser.add_argument("--warm", help="compile one part, as i/n, and measure nothing")
     given = parser.parse_args()
     if given.warm:
         warm(given.warm)
         return
     console, timer = Console(width=160), Timer()
-    installed = {name: importlib.metadata.version(name) for name in NAMES if _has(name)}
-    report: dict[str, Any] = {
-        "date": datetime.date.today().isoformat(),
-        "card": torch.cuda.get_device_name(CUDA),
-        "versions": {**installed, "cuda": torch.version.cuda},
-        "empty_kernel_us": round(empty_kernel_us(timer), 2),
-        "host_us": list(host_rows()),
-        "rows": [measured(case, timer) for case in track(cases(), "cases", console=console)],
-    }
+    report = report_of(
+        NAMES,
+        empty_kernel_us=round(empty_kernel_us(timer), 2),
+        host_us=list(host_rows()),
+        rows=[measured(case, timer) for case in track(cases(), "cases", console=console)],
+    )
+    shown = table(report["rows"], COLUMNS)
     console.print({name: value for name, value in report.items() if name != "rows"})
-    console.print(as_table(report["rows"]), soft_wrap=True)
+    console.print(shown, soft_wrap=True)
     if given.write:
-        path = given.into / f"norm-{report['card'].lower().replace(' ', '-')}-{report['date']}.json"
-        given.into.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(report, indent=1) + "\n")
-        path.with_suffix(".md").write_text(as_table(report["rows"]) + "\n")
+        path = keep(report, "norm", given.into)
+        path.with_suffix(".md").write_text(shown + "\n")
         console.print(f"written: {path}")
-
-
-def _has(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from reports import markdown
 
 OPS = {
     "LayerNormFwdOp": "LayerNorm",
@@ -41,9 +43,7 @@ def shown(line: Line, column: str) -> str:
 def table(lines: Sequence[Line], columns: Sequence[str]) -> str:
     """*lines* in Markdown, without the columns in which none has anything."""
     kept = [name for name in columns if any(line.get(name) is not None for line in lines)]
-    rows = [[HEADS.get(name, name) for name in kept], ["---"] * len(kept)]
-    rows += [[shown(line, name) for name in kept] for line in lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown([HEADS.get(name, name) for name in kept], ([shown(line, name) for name in kept] for line in lines))
 
 
 def is_row(line: Line) -> bool:
@@ -67,38 +67,43 @@ def behind(lines: Sequence[Line]) -> int:
     return sum(line["ahead"] < 1 for line in lines)
 
 
-def page(report: dict[str, Any]) -> str:
-    """All tables, each with what it spans."""
-    lines = report["rows"]
-    many = [line for line in lines if is_row(line) and not is_single(line)]
-    single = [line for line in lines if is_single(line)]
-    channels = [line for line in lines if not is_row(line)]
-    empty = report["empty_kernel_us"]
-    of_empty = [round(line["ours"] / empty, 2) for line in single if line["shape"][1] <= 8192]
-    copies = [round(line["copy"] / empty, 2) for line in single if line["shape"][1] <= 8192]
-    return "\n\n".join(
-        (
-            f"Versions: {', '.join(f'{name} {version}' for name, version in report['versions'].items())}. "
-            f"An empty kernel takes {empty} µs.",
-            f"Rows: *ahead* from {span(many, 'ahead')}, below 1 in {behind(many)} of {len(many)}; *share* from "
-            f"{span(many, 'share')}.",
-            table(many, ("op", "shape", "dtype", *MEASURED)),
-            f"Single rows up to 8,192: {min(of_empty)} to {max(of_empty)} times an empty kernel, a copy of one "
-            f"{min(copies)} to {max(copies)}.",
-            table(single, ("op", "shape", "dtype", *MEASURED[:-2])),
-            f"Channels: *ahead* from {span(channels, 'ahead')}, below 1 in {behind(channels)} of {len(channels)}.",
-            table(channels, ("op", "shape", *MEASURED)),
-            "Host time of one whole call, µs:",
-            table(report["host_us"], ("op", "shape", "ours", "torch")),
-        )
+def parts(report: dict[str, Any]) -> Iterator[str]:
+    """All tables of what was measured, each with what it spans."""
+    lines, empty = report["rows"], report["empty_kernel_us"]
+    yield (
+        f"Versions: {', '.join(f'{name} {version}' for name, version in report['versions'].items())}. "
+        f"An empty kernel takes {empty} µs."
     )
+    many = [line for line in lines if is_row(line) and not is_single(line)]
+    if many:
+        yield (
+            f"Rows: *ahead* from {span(many, 'ahead')}, below 1 in {behind(many)} of {len(many)}; *share* from "
+            f"{span(many, 'share')}."
+        )
+        yield table(many, ("op", "shape", "dtype", *MEASURED))
+    single = [line for line in lines if is_single(line)]
+    if single:
+        of_empty = [round(line["ours"] / empty, 2) for line in single if line["shape"][1] <= 8192]
+        copies = [round(line["copy"] / empty, 2) for line in single if line["shape"][1] <= 8192]
+        yield (
+            f"Single rows up to 8,192: {min(of_empty)} to {max(of_empty)} times an empty kernel, a copy of one "
+            f"{min(copies)} to {max(copies)}."
+        )
+        yield table(single, ("op", "shape", "dtype", *MEASURED[:-2]))
+    channels = [line for line in lines if not is_row(line)]
+    if channels:
+        yield f"Channels: *ahead* from {span(channels, 'ahead')}, below 1 in {behind(channels)} of {len(channels)}."
+        yield table(channels, ("op", "shape", *MEASURED))
+    if report.get("host_us"):
+        yield "Host time of one whole call, µs:"
+        yield table(report["host_us"], ("op", "shape", "ours", "torch"))
 
 
 def main() -> None:
     """Write the page of one report to standard output."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report", type=Path)
-    sys.stdout.write(page(json.loads(parser.parse_args().report.read_text())) + "\n")
+    sys.stdout.write("\n\n".join(parts(json.loads(parser.parse_args().report.read_text()))) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,6 +19,11 @@ FLUSHED_BYTES = 512 * 2**20
 FILLS = 3
 """How often these are filled before a call: the device is busy for 0.45 ms then, which the host of a peer may need."""
 REPEATS = 31
+ROUNDS, EACH = 7, 3
+PAUSE_S = 0.03
+"""Before each turn of a round, so that the card is not hotter for the last peer than for the first."""
+COPIED_BYTES = 4 * 2**30
+"""Read and written by the copy whose rate is the card's bandwidth."""
 
 Work = Callable[[], Any]
 
@@ -51,15 +58,23 @@ class Timer:
         """Median microseconds of *work*."""
         work()
         torch.cuda.synchronize()
-        pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(REPEATS)]
-        for start, end in pairs:
-            for _ in range(FILLS):
-                self._flushed.zero_()
-            start.record()
+        return statistics.median(self._times(work, REPEATS))
+
+    def in_turn(self, works: Mapping[str, Work]) -> dict[str, float]:
+        """Median microseconds of each of *works*, in rounds, in an order that is drawn anew for each.
+
+        Under long products a card runs at its power limit, where what ran before sets the clock.
+        """
+        for work in works.values():
             work()
-            end.record()
         torch.cuda.synchronize()
-        return statistics.median(start.elapsed_time(end) for start, end in pairs) * 1e3
+        times: dict[str, list[float]] = {name: [] for name in works}
+        order = random.Random(0)
+        for _ in range(ROUNDS):
+            for name in order.sample(list(works), len(works)):
+                time.sleep(PAUSE_S)
+                times[name] += self._times(works[name], EACH)
+        return {name: statistics.median(each) for name, each in times.items()}
 
     def copy(self, size: int) -> float:
         """Median microseconds of a copy that reads and writes *size* bytes in all."""
@@ -69,12 +84,54 @@ class Timer:
             self._copies[size] = self(lambda: target.copy_(source))
         return self._copies[size]
 
+    def bandwidth(self) -> float:
+        """Bytes that a copy reads and writes in a microsecond."""
+        return COPIED_BYTES / self.copy(COPIED_BYTES)
+
+    def _times(self, work: Work, repeats: int) -> list[float]:
+        pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(repeats)]
+        for start, end in pairs:
+            for _ in range(FILLS):
+                self._flushed.zero_()
+            start.record()
+            work()
+            end.record()
+        torch.cuda.synchronize()
+        return [start.elapsed_time(end) * 1e3 for start, end in pairs]
+
 
 def compiled(function: Callable[..., Any], *tensors: torch.Tensor) -> Work:
     """*function* under torch.compile, for these tensors alone."""
     torch._dynamo.reset()
     made = torch.compile(function, dynamic=False)
     return lambda: made(*tensors)
+
+
+def captured(work: Work) -> Work:
+    """The launches of *work*, which has run before, as a CUDA graph: a replay has nothing of its host's part."""
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+def reason_of(error: Exception) -> str:
+    """What a report says of *error*."""
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0][:100]
+
+
+def failure_of(work: Work) -> str | None:
+    """What *work* raised, ``None`` where it ran: that a peer fails is a result."""
+    try:
+        work()
+        torch.cuda.synchronize()
+    except Exception as error:  # noqa: BLE001  whatever a peer raises is a result
+        # A launch that fails leaves its error to whoever asks next: torch asks after a launch, and takes it away.
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device=CUDA)
+        return reason_of(error)
+    return None
 
 
 def host_us(work: Work, calls: int = 500) -> float:

@@ -1,0 +1,143 @@
+"""The scripts that measure on a GPU: what they would measure, and what they say of times that are made up here."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+SCRIPTS = ["attention", "attention_page", "borders", "decode_borders", "kernels", "norm", "norm_page"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def beside() -> Iterator[None]:
+    """Scripts import what stands beside them; what they imported is forgotten again."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(FOLDER))
+    yield
+    sys.path.remove(str(FOLDER))
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(FOLDER)):
+            del sys.modules[name]
+
+
+def script(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def case(**fields: Any) -> Any:
+    usual: dict[str, Any] = {"batch": 1, "queries": 1, "keys": 4096, "heads": 32, "heads_kv": 4, **fields}
+    return script("attention_case").AttentionCase(**usual)
+
+
+def row(measured: Any, us: dict[str, float], failed: dict[str, str] | None = None, **more: dict[str, float]) -> Any:
+    """The row of a case whose times are made up, on a card that copies 4 TB/s and multiplies 800 TFLOP/s."""
+    ceilings = script("attention_case").Ceilings(4e6, {torch.float16: 8e8, torch.bfloat16: 8e8})
+    rows = script("attention_rows")
+    runs = rows.Runs({}, failed or {}, {name: 0.001 for name in us if name != "ours"})
+    return rows.row_of(measured, runs, {"us": us, **more}, ceilings)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_tells_its_options_without_a_gpu(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as left:
+        script(name).main()
+    assert left.value.code == 0
+    said = capsys.readouterr().out
+    assert "report" in said if name.endswith("_page") else "--write" in said and "--into" in said
+
+
+@pytest.mark.parametrize("queries", [1, 7, 40])
+@pytest.mark.parametrize("is_causal", [True, False])
+@pytest.mark.parametrize("window", [-1, 0, 5, 100])
+def test_pairs_are_those_that_a_mask_leaves(queries: int, is_causal: bool, window: int) -> None:
+    position = torch.arange(queries)[:, None] + 40 - queries
+    key = torch.arange(40)[None, :]
+    seen = torch.ones(queries, 40, dtype=torch.bool)
+    if is_causal:
+        seen &= key <= position
+    if window >= 0:
+        seen &= key >= position - window
+    assert case(queries=queries, keys=40, is_causal=is_causal, window=window).pairs == int(seen.sum())
+
+
+def test_every_case_is_in_one_group_and_every_bar_is_of_a_figure_that_its_row_has() -> None:
+    attention = script("attention")
+    cases = attention.PREFILL + attention.DECODE
+    assert sorted(repr(each) for group in attention.groups(cases) for each in group) == sorted(map(repr, cases))
+    assert len(set(cases)) == len(cases)
+    assert all(each.bar is None or each.bar.figure in ("us", each.rate) for each in cases)
+    assert all(each.kv_bytes <= 40e9 for each in attention.DECODE)
+    assert max(each.batch * each.keys for each in attention.DECODE) == 64 * 32_768
+
+
+def test_a_row_says_what_its_times_come_to() -> None:
+    attention_case = script("attention_case")
+    read = case(batch=64, keys=8192, heads_kv=8, bar=attention_case.Bar("tb_per_s", 4.45))
+    found = row(read, {"ours": 500.0, "cudnn": 490.0, "flash": 700.0})
+    moved = 2 * 64 * 8192 * 8 * 128 * 2
+    assert found["tb_per_s"]["ours"] == pytest.approx(moved / 500e-6 / 1e12, abs=1e-3)
+    assert found["floor_us"] == pytest.approx((moved + 2 * 64 * 32 * 128 * 2) / 4e6, abs=0.01)
+    assert found["share"] == pytest.approx(found["floor_us"] / 500, abs=1e-3)
+    assert found["ahead"] == 0.98
+    assert found["bar"] == {"figure": "tb_per_s", "value": 4.45, "kept": False}
+    assert row(read, {"ours": 480.0})["bar"]["kept"]
+    assert row(read, {"ours": 480.0})["ahead"] is None
+    multiplied = case(queries=4096, heads=64, heads_kv=8, dtype=torch.bfloat16, is_causal=True)
+    found = row(multiplied, {"ours": 200.0})
+    operations = 4 * 64 * 128 * 4096 * 4097 // 2
+    assert found["tflops"]["ours"] == pytest.approx(operations / 200e-6 / 1e12, abs=1e-3)
+    assert found["floor_us"] == pytest.approx(operations / 800e12 * 1e6, abs=0.01)
+    fast = case(bar=attention_case.Bar("us", 9.6))
+    assert row(fast, {"ours": 9.6})["bar"]["kept"]
+    assert not row(fast, {"ours": 9.61})["bar"]["kept"]
+
+
+def test_a_row_in_which_ours_failed_or_a_peer_differs_is_wrong() -> None:
+    wrong = script("attention_rows").wrong
+    found = row(case(), {"ours": 10.0, "cudnn": 12.0}, {"flash": "takes no such shape"})
+    assert wrong(found) == []
+    for apart in (0.03, float("nan")):
+        assert wrong({**found, "apart": {"cudnn": apart}}) == [f"cudnn is {apart} from ours"]
+    assert wrong(row(case(), {"cudnn": 12.0}, {"ours": "no nvcc"})) == ["ours failed: no nvcc"]
+
+
+def test_a_page_has_a_line_for_each_row_and_says_why_a_figure_is_missing() -> None:
+    bar = script("attention_case").Bar("us", 9.6)
+    graphs = {"host_us": {"ours": 15.0}, "graph_us": {"ours": 9.5, "cudnn": 9.0}}
+    rows = [
+        row(case(bar=bar), {"ours": 10.0, "cudnn": 12.5}, {"flash": "takes no such shape"}, **graphs),
+        row(case(keys=512), {"cudnn": 7.25}, {"ours": "no nvcc"}),
+        row(case(queries=2048, keys=2048), {"ours": 400.0}),
+    ]
+    head = {"card": "a card", "date": "today", "versions": {"torch": "2"}, "repeats": 21, "empty_kernel_us": 3.1}
+    rates = {"copy_tb_per_s": 4.2, "product_tflops": {"bfloat16": 700.0}}
+    page = script("attention_page").page(json.loads(json.dumps({**head, **rates, "rows": rows})))
+    lines = page.splitlines()
+    assert "| 1 | 4096 | 32/4 | float16 | 10.0 | 12.5 | – | – | 0.839 | 0.21 | 1.25 | ≤ 9.6 µs, missed |" in lines
+    assert "| 1 | 512 | 32/4 | float16 | error | 7.25 | – | – | error | – | – | – |" in lines
+    assert "| 1 | 4096 | 32/4 | float16 | 15.0 | – | – | – | 9.5 | 9.0 | – | – | 0.947 |" in lines
+    assert "- flash: takes no such shape" in lines
+    assert "- ours: no nvcc" in lines
+    assert sum(line.startswith("| 1 |") for line in lines) == len(rows) + 1
+
+
+def test_the_kept_forms_of_decode_are_those_that_the_script_measures() -> None:
+    decode_borders = script("decode_borders")
+    kept = json.loads((FOLDER / "results" / "decode-forms-nvidia-h200-2026-11-30.json").read_text())
+    for name, note in decode_borders.notes().items():
+        then = {"row_warps": 1, **kept["form_notes"][name]}
+        assert {field: then[field] for field in note} == note
+    assert [each["keys"] for each in kept["rows"]] == [each.keys for each in decode_borders.CASES]
+    for each in kept["rows"]:
+        assert decode_borders.FORMS.keys() <= each["us"].keys() <= kept["form_notes"].keys()
