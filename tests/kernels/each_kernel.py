@@ -16,7 +16,7 @@ import torch
 from tests.kernels.row_support import ROW_NORMS, WAYS, row_call
 from tests.kernels.support import DEVICE, build, on_this_gpu
 from tileops import ops
-from tileops.kernels.attention.call_spec import AttentionCall
+from tileops.kernels.attention.call_spec import AttentionCall, Rotation, Scales
 from tileops.kernels.call_spec import CallSpec
 from tileops.kernels.norm.call_spec import BatchNormCall
 from tileops.ops import BatchNormBwdOp, BatchNormFwdOp, GQADenseFwdOp, InstanceNormFwdOp
@@ -142,6 +142,42 @@ def prefill(window: int, *lengths: tuple[int, int]) -> Run:
     return run
 
 
+def decoded(**fields: Any) -> Run:
+    """Decode of two sequences with what *fields* say."""
+
+    def run(kind: type[Any]) -> None:
+        call = AttentionCall(2, 12, 2, 96, 1, 300, torch.bfloat16, **fields)
+        numbers = torch.float8_e4m3fn if call.is_fp8 else call.dtype
+        heads = call.heads, call.heads_kv, call.heads_kv
+        given = [drawn(2, n, each, 96).to(numbers) for n, each in zip((1, 300, 300), heads, strict=True)]
+        scales = Scales(*(drawn(2, each, dtype=torch.float32).abs() for each in heads)) if call.is_fp8 else None
+        angles = drawn(300, call.rotary_dim // 2, dtype=torch.float32)
+        build(kind, call)(*given, scales, Rotation(angles.cos(), angles.sin()) if call.fuse_rope else None)
+
+    return run
+
+
+def together(*runs: Run) -> Run:
+    """One after the other."""
+
+    def run(kind: type[Any]) -> None:
+        for each in runs:
+            each(kind)
+
+    return run
+
+
+def float8(kind: type[Any]) -> None:
+    for queries, keys, dim, window in ((300, 300, 64, -1), (5, 400, 80, -1), (1, 400, 128, 100)):
+        call = AttentionCall(
+            2, 4, 2, dim, queries, keys, torch.bfloat16, is_causal=True, window_size_left=window, is_fp8=True
+        )
+        lengths = queries, keys, keys
+        heads = call.heads, call.heads_kv, call.heads_kv
+        given = [drawn(2, n, h, dim).to(torch.float8_e4m3fn) for n, h in zip(lengths, heads, strict=True)]
+        build(kind, call)(*given, Scales(*(drawn(2, each, dtype=torch.float32).abs() for each in heads)))
+
+
 RUNS: Mapping[tuple[type[Op], str], Run] = {
     **{
         (op, f"{interface}{'' if way == 'tiled' else f'_{way}_rows'}"): rows(interface, way)
@@ -165,9 +201,16 @@ RUNS: Mapping[tuple[type[Op], str], Run] = {
     (GQADenseFwdOp, "gqa_dense"): prefill(-1, (300, 300), (5, 400)),
     (GQADenseFwdOp, "gqa_dense_mma"): prefill(-1, (300, 300), (5, 400)),
     (GQADenseFwdOp, "gqa_dense_sliding_window"): prefill(100, (300, 400), (1, 400)),
-    (GQADenseFwdOp, "gqa_dense_decode"): decode(3, 300),
+    (GQADenseFwdOp, "gqa_dense_fp8"): float8,
+    (GQADenseFwdOp, "gqa_dense_decode"): together(
+        decode(3, 300), decoded(), decoded(fuse_rope=True, rotary_dim=24), decoded(softcap=5.0)
+    ),
+    (GQADenseFwdOp, "gqa_dense_decode_sliding_window"): together(
+        decoded(window_size_left=70), decoded(window_size_left=70, fuse_rope=True, rotary_dim=24, rope_interleaved=True)
+    ),
+    (GQADenseFwdOp, "gqa_dense_fp8_decode"): together(decoded(is_fp8=True), decoded(is_fp8=True, window_size_left=70)),
     (GQADenseFwdOp, "gqa_dense_decode_bs1"): decode(1, 300),
-    (GQADenseFwdOp, "gqa_dense_decode_long_context"): decode(1, 40000),
+    (GQADenseFwdOp, "gqa_dense_decode_long_context"): together(decode(1, 40000), decode(1, 70000)),
 }
 """By op and key: what runs the kernel on calls that it serves."""
 

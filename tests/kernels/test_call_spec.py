@@ -86,6 +86,13 @@ def test_building_a_call_checks_nothing() -> None:
         ({"sm_scale": math.nan}, "sm_scale nan"),
         ({"window_size_left": -2}, "window_size_left -2"),
         ({"window_size_right": -2}, "window_size_right -2"),
+        ({"fuse_rope": True}, "rotary_dim 0 is not an even number from 2 to dim 64"),
+        ({"fuse_rope": True, "rotary_dim": 66}, "rotary_dim 66"),
+        ({"fuse_rope": True, "rotary_dim": 7}, "rotary_dim 7"),
+        ({"rotary_dim": 8}, "rotary_dim 8 is not 0, and fuse_rope is not set"),
+        ({"rope_interleaved": True}, "rope_interleaved is set, and fuse_rope is not"),
+        ({"fuse_rope": True, "rotary_dim": 8, "is_fp8": True}, "fuse_rope and is_fp8"),
+        ({"fuse_rope": True, "rotary_dim": 8, "max_seqlen_q": 3}, "max_seqlen_q 3 is more than seqlen_kv 1"),
     ],
 )
 def test_an_attention_call_that_cannot_be_says_why(fields: dict[str, object], named: str) -> None:
@@ -103,6 +110,8 @@ def test_an_attention_call_that_cannot_be_says_why(fields: dict[str, object], na
         {"sm_scale": -1.0},
         {"softcap": 30.0},
         {"window_size_left": 0},
+        {"fuse_rope": True, "rotary_dim": 64, "rope_interleaved": True},
+        {"is_fp8": True},
     ],
 )
 def test_an_attention_call_that_can_be_is_valid(fields: dict[str, object]) -> None:

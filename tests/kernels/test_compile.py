@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -16,7 +17,11 @@ from tileops.kernels.attention.gqa.decode import (
     GQADecodeBs1Kernel,
     GQADecodeKernel,
     GQADecodeLongContextKernel,
+    GQADecodeSlidingWindowKernel,
+    GQAFp8DecodeKernel,
 )
+from tileops.kernels.attention.gqa.fp8_prefill import GQAFp8Kernel
+from tileops.kernels.attention.gqa.fp8_prefill_limits import FP8_PREFILL_DIMS
 from tileops.kernels.attention.gqa.prefill import (
     GQAPrefillKernel,
     GQAPrefillMmaKernel,
@@ -26,7 +31,13 @@ from tileops.kernels.attention.gqa.prefill_limits import PREFILL_DIMS
 
 pytestmark = pytest.mark.compile
 
-DECODE = (GQADecodeKernel, GQADecodeBs1Kernel, GQADecodeLongContextKernel)
+DECODE = (
+    GQADecodeKernel,
+    GQADecodeBs1Kernel,
+    GQADecodeLongContextKernel,
+    GQADecodeSlidingWindowKernel,
+    GQAFp8DecodeKernel,
+)
 
 
 def built(kernel: Any, call: Any, arch: int) -> Any:
@@ -108,24 +119,42 @@ def test_row_kernels_compile_for_every_arch_they_list_and_take_what_they_state(
     assert all(found[each] >= needed[each] for each in needed), "another block writes over nothing that is in use"
 
 
+def assert_decode_is_as_stated(kernel: Any, call: AttentionCall, arch: int) -> str:
+    build, made = built(kernel, call, arch)
+    source: str = made.attend.get_kernel_source()
+    stated = kernel.block_smem_bytes(on_arch(call, arch))
+    assert 0.85 * stated <= shared_bytes(made.attend) <= stated, "what the rule counts is enough, and little more"
+    (threads,) = set(re.findall(r"__launch_bounds__\((\d+),", source))
+    assert int(threads) == kernel.block_threads(on_arch(call, arch))
+    cluster = build.layout.shape.cluster
+    assert source.count("tl::cluster_arrive_relaxed();") == (cluster > 1)
+    return source
+
+
 @pytest.mark.parametrize(("kernel", "arch"), [(kernel, arch) for kernel in DECODE for arch in kernel.supported_archs])
 def test_decode_compiles_for_every_arch_it_lists(kernel: Any, arch: int) -> None:
-    call = AttentionCall(heads=32, heads_kv=4, dim=128, seqlen_kv=4096)
-    build, kernel = built(kernel, call, arch)
-    source = kernel.attend.get_kernel_source()
-    assert ("wgmma" in source) == (arch >= 90), "Hopper's matrix unit is used there and only there"
-    assert shared_bytes(kernel.attend) == build.tile.smem_bytes(128), "what the rule counts is what is asked for"
-    assert shared_bytes(kernel.attend) == type(kernel).block_smem_bytes(on_arch(call, arch))
-    assert shared_bytes(kernel.merge) <= shared_bytes(kernel.attend)
-    threads = re.findall(r"__launch_bounds__\((\d+),", source + kernel.merge.get_kernel_source())
-    assert max(map(int, threads)) == type(kernel).block_threads(call)
+    call = AttentionCall(heads=128, heads_kv=8, dim=128, seqlen_kv=4096)
+    if kernel is GQADecodeLongContextKernel:
+        call = AttentionCall(heads=32, heads_kv=4, dim=128, seqlen_kv=4096)
+    if kernel is GQADecodeSlidingWindowKernel:
+        call = dataclasses.replace(call, window_size_left=100)
+    if kernel is GQAFp8DecodeKernel:
+        call = dataclasses.replace(call, is_fp8=True)
+    source = assert_decode_is_as_stated(kernel, call, arch)
+    assert "load_16_through_l2" in source
 
 
-@pytest.mark.parametrize("arch", GQADecodeKernel.supported_archs)
-def test_the_largest_head_compiles_with_softcap_in_the_shared_memory_there_is(arch: int) -> None:
-    call = AttentionCall(heads=14, heads_kv=2, dim=256, softcap=30.0, dtype=torch.bfloat16)
-    build, kernel = built(GQADecodeKernel, call, arch)
-    assert shared_bytes(kernel.attend) == build.tile.smem_bytes(256)
+@pytest.mark.parametrize(
+    ("arch", "heads", "fields"),
+    [
+        (80, 14, {"softcap": 30.0, "dim": 256}),
+        (89, 14, {"fuse_rope": True, "rotary_dim": 24, "dim": 256}),
+        (90, 64, {"fuse_rope": True, "rotary_dim": 64, "rope_interleaved": True, "dim": 80}),
+    ],
+)
+def test_large_heads_softcap_and_rotation_compile(arch: int, heads: int, fields: dict[str, Any]) -> None:
+    call = AttentionCall(heads=heads, heads_kv=2, dtype=torch.bfloat16, **fields)
+    assert_decode_is_as_stated(GQADecodeKernel, call, arch)
 
 
 @pytest.mark.nightly
@@ -133,8 +162,10 @@ def test_the_largest_head_compiles_with_softcap_in_the_shared_memory_there_is(ar
 @pytest.mark.parametrize("arch", GQADecodeKernel.supported_archs)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_every_head_size_compiles(arch: int, dim: int, dtype: torch.dtype) -> None:
-    build, kernel = built(GQADecodeKernel, AttentionCall(heads=5, dim=dim, dtype=dtype), arch)
-    assert shared_bytes(kernel.attend) == build.tile.smem_bytes(dim)
+    _, kernel = built(GQADecodeKernel, AttentionCall(heads=5, dim=dim, dtype=dtype), arch)
+    assert shared_bytes(kernel.attend) <= GQADecodeKernel.block_smem_bytes(
+        on_arch(AttentionCall(heads=5, dim=dim, dtype=dtype), arch)
+    )
 
 
 def barrier_bytes(compiled: Any) -> int:
@@ -170,6 +201,30 @@ def assert_prefill_is_as_stated(kernel: Any, call: AttentionCall, arch: int) -> 
 def test_prefill_compiles_and_takes_what_it_states(kernel: Any, arch: int, fields: Any) -> None:
     call = AttentionCall(**{"heads": 32, "heads_kv": 4, "dim": 128, "max_seqlen_q": 300, "seqlen_kv": 300, **fields})
     assert_prefill_is_as_stated(kernel, call, arch)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"dim": 80, "is_causal": True}, {"dim": 128, "window_size_left": 100, "softcap": 5.0}], ids=str
+)
+def test_float8_prefill_compiles_and_takes_what_it_states(fields: Any) -> None:
+    assert_float8_is_as_stated(AttentionCall(heads=8, heads_kv=2, max_seqlen_q=9, seqlen_kv=9, is_fp8=True, **fields))
+
+
+def assert_float8_is_as_stated(call: AttentionCall) -> None:
+    _, made = built(GQAFp8Kernel, call, 90)
+    resolved = on_arch(call, 90)
+    assert shared_bytes(made.attend) + barrier_bytes(made.attend) == GQAFp8Kernel.block_smem_bytes(resolved)
+    assert shared_bytes(made.turn) <= GQAFp8Kernel.block_smem_bytes(resolved)
+    source = made.attend.get_kernel_source()
+    assert f"__launch_bounds__({GQAFp8Kernel.block_threads(resolved)}," in source
+    assert "wgmma" in source
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dim", FP8_PREFILL_DIMS)
+def test_every_head_size_of_float8_prefill_compiles(dim: int) -> None:
+    call = AttentionCall(heads=8, heads_kv=2, dim=dim, max_seqlen_q=9, seqlen_kv=9, is_fp8=True, is_causal=True)
+    assert_float8_is_as_stated(call)
 
 
 @pytest.mark.nightly

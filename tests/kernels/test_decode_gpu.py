@@ -1,95 +1,56 @@
-"""Grouped-query decode on a GPU against float64.
-
-The bound on the error of one element, in terms of ``mass``, the average of ``|v|`` under the weights: weights
-are rounded to the input's dtype before they meet the values (half a unit of it), the result is rounded once
-more, and scores are float32 sums of ``dim`` products, whose error moves weights by as much, in numerator and
-denominator.
-"""
+"""Grouped-query decode on a GPU against float64: bounds are in :mod:`tests.kernels.decode_support`."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import pytest
 import torch
 
-from tests.kernels.support import DEVICE, FLOAT32_UNIT, build, on_arch, on_this_gpu, rounding_unit
+from tests.kernels.decode_support import check, expected, more_of, tensors
+from tests.kernels.support import DEVICE, build, on_arch, on_this_gpu
 from tileops.kernels import tilelang_build
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa.decode import (
     DIMS,
+    MANY_KEYS,
     GQADecodeBs1Kernel,
     GQADecodeKernel,
     GQADecodeLongContextKernel,
+    GQADecodeSlidingWindowKernel,
+    GQAFp8DecodeKernel,
 )
+from tileops.kernels.attention.gqa.decode_kernel import DecodeKernel
 from tileops.kernels.device_facts import device_facts
 from tileops.kernels.tilelang_build import compile_program
+from tileops.ops import GQADenseFwdOp
 
 pytestmark = pytest.mark.gpu
 
-LENGTHS = [1, 2, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 4097, 8192]
+LENGTHS = [1, 2, 17, 63, 64, 65, 127, 128, 129, 130, 511, 512, 513, 1023, 1024, 1025, 4097, 8192, 65_535, 65_537]
 DTYPES = [torch.float16, torch.bfloat16]
-GROUPS = [1, 4, 5, 7, 8, 16, 64, 96]
+GROUPS = [1, 4, 5, 6, 7, 8, 16, 17, 64, 96]
+KERNELS = (
+    GQADecodeKernel,
+    GQADecodeBs1Kernel,
+    GQADecodeLongContextKernel,
+    GQADecodeSlidingWindowKernel,
+    GQAFp8DecodeKernel,
+)
 
 
-def tensors(call: AttentionCall, *, q_std: float = 1.0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Normal queries, keys and values; keys and values end in memory that is NaN."""
-    draw = torch.Generator(DEVICE).manual_seed(call.seqlen_kv + 13 * call.heads)
-    q = torch.randn(call.batch, 1, call.heads, call.dim, generator=draw, device=DEVICE) * q_std
-    made = [q.to(call.dtype)]
-    for _ in range(2):
-        shape = (call.batch, call.seqlen_kv, call.heads_kv, call.dim)
-        size = math.prod(shape)
-        storage = torch.full((size + 128 * call.heads_kv * call.dim,), float("nan"), dtype=call.dtype, device=DEVICE)
-        storage[:size] = torch.randn(size, generator=draw, device=DEVICE).to(call.dtype)
-        made.append(storage[:size].view(shape))
-    return made[0], made[1], made[2]
-
-
-def expected(
-    call: AttentionCall, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The result in float64, and the largest error that a kernel may make in each element."""
-    scale = call.sm_scale if call.sm_scale is not None else call.dim**-0.5
-    group = call.heads // call.heads_kv
-    queries = q.double().view(call.batch, call.heads_kv, group, call.dim)
-    keys, values = k.double(), v.double()
-    scores = torch.einsum("bhgd,bnhd->bhgn", queries, keys) * scale
-    if call.softcap:
-        scores = call.softcap * torch.tanh(scores / call.softcap)
-    weights = torch.softmax(scores, dim=-1)
-    result = torch.einsum("bhgn,bnhd->bhgd", weights, values)
-    mass = torch.einsum("bhgn,bnhd->bhgd", weights, values.abs())
-    largest = torch.einsum("bhgd,bnhd->bhgn", queries.abs(), keys.abs()).amax(dim=-1, keepdim=True) * abs(scale)
-    scores_error = 2 * math.sqrt(call.dim) * FLOAT32_UNIT * largest
-    unit = rounding_unit(call.dtype)
-    allowed = unit * result.abs() + (unit + 2 * scores_error + 16 * FLOAT32_UNIT) * mass
-    shape = (call.batch, 1, call.heads, call.dim)
-    return result.view(shape), allowed.view(shape)
-
-
-def check(call: AttentionCall, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    result, allowed = expected(call, q, k, v)
-    assert out.shape == q.shape
-    assert out.dtype == q.dtype
-    error = (out.double() - result).abs() / (allowed + torch.finfo(out.dtype).smallest_normal)
-    assert not error.isnan().any()
-    assert error.max().item() <= 1.0, call
-
-
-def run(kernel: type[GQADecodeKernel], call: AttentionCall, **options: Any) -> None:
+def run(kernel: type[DecodeKernel], call: AttentionCall, **options: Any) -> None:
     q, k, v = tensors(call, **options)
-    check(call, build(kernel, call)(q, k, v), q, k, v)
+    check(call, build(kernel, call)(q, k, v, *more_of(call)), q, k, v)
 
 
-def kernels_for(call: AttentionCall) -> list[type[GQADecodeKernel]]:
+def kernels_for(call: AttentionCall) -> list[type[DecodeKernel]]:
     arch = on_this_gpu(call).arch
     return [
         kernel
-        for kernel in (GQADecodeKernel, GQADecodeBs1Kernel, GQADecodeLongContextKernel)
-        if arch in kernel.supported_archs and kernel.refusal(on_this_gpu(call)) is None
+        for kernel in KERNELS
+        if arch in (kernel.supported_archs or ()) and kernel.refusal(on_this_gpu(call)) is None
     ]
 
 
@@ -99,6 +60,7 @@ def test_every_kernel_that_serves_a_length_matches_float64(seqlen_kv: int) -> No
     serving = kernels_for(call)
     assert GQADecodeKernel in serving
     assert (GQADecodeLongContextKernel in serving) == (seqlen_kv >= 1024)
+    assert (GQADecodeBs1Kernel in serving) == (seqlen_kv < MANY_KEYS and on_this_gpu(call).arch == 90)
     for kernel in serving:
         run(kernel, call)
 
@@ -115,10 +77,9 @@ def test_every_head_size_and_dtype_matches_float64(dim: int, dtype: torch.dtype)
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_group_size_matches_float64_in_a_batch(group: int) -> None:
     for batch, seqlen_kv in ((1, 65), (3, 1025), (40, 300)):
-        run(
-            GQADecodeKernel,
-            AttentionCall(batch=batch, heads=2 * group, heads_kv=2, dim=128, seqlen_kv=seqlen_kv),
-        )
+        call = AttentionCall(batch=batch, heads=2 * group, heads_kv=2, dim=128, seqlen_kv=seqlen_kv)
+        for kernel in kernels_for(call):
+            run(kernel, call)
 
 
 @pytest.mark.parametrize(
@@ -140,15 +101,70 @@ def test_scale_softcap_and_causality_are_honoured(fields: dict[str, Any]) -> Non
         run(GQADecodeKernel, call)
 
 
-def test_a_run_of_far_lower_scores_than_the_others_is_merged_right() -> None:
-    call = AttentionCall(heads=8, heads_kv=2, dim=64, seqlen_kv=130, sm_scale=1.0)
+@pytest.mark.parametrize("window", [0, 1, 15, 100, 5000])
+def test_a_left_window_hides_the_keys_before_it_which_are_not_read(window: int) -> None:
+    for batch, seqlen_kv in ((1, 1), (3, 130), (2, 4097)):
+        call = AttentionCall(
+            batch=batch, heads=16, heads_kv=4, dim=128, seqlen_kv=seqlen_kv, window_size_left=window, softcap=9.0
+        )
+        q, k, v = tensors(call)
+        for hidden in (k, v):
+            hidden[:, : max(0, seqlen_kv - 1 - window)] = float("nan")
+        out = build(GQADecodeSlidingWindowKernel, call)(q, k, v)
+        for hidden in (k, v):
+            hidden[:, : max(0, seqlen_kv - 1 - window)] = 0.0
+        check(call, out, q, k, v)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize(("dim", "rotary_dim"), [(128, 128), (128, 64), (80, 32), (96, 24), (64, 2), (256, 250)])
+def test_heads_are_rotated_at_their_positions(dim: int, rotary_dim: int, interleaved: bool) -> None:
+    rope: dict[str, Any] = {"fuse_rope": True, "rotary_dim": rotary_dim, "rope_interleaved": interleaved}
+    for heads, seqlen_kv in ((8, 1), (40, 129), (10, 1025)):
+        call = AttentionCall(batch=2, heads=heads, heads_kv=2, dim=dim, seqlen_kv=seqlen_kv, **rope)
+        run(GQADecodeKernel, call)
+        run(GQADecodeSlidingWindowKernel, dataclasses.replace(call, window_size_left=100, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dim", DIMS)
+def test_float8_matches_float64_for_every_head_size(dim: int, dtype: torch.dtype) -> None:
+    for group, seqlen_kv in ((4, 1), (5, 129), (20, 4097)):
+        call = AttentionCall(
+            batch=2, heads=2 * group, heads_kv=2, dim=dim, seqlen_kv=seqlen_kv, dtype=dtype, is_fp8=True
+        )
+        run(GQAFp8DecodeKernel, call)
+    run(GQAFp8DecodeKernel, dataclasses.replace(call, window_size_left=77, softcap=5.0))
+
+
+@pytest.mark.parametrize("seqlen_kv", LENGTHS)
+def test_float8_matches_float64_at_every_length(seqlen_kv: int) -> None:
+    run(GQAFp8DecodeKernel, AttentionCall(heads=32, heads_kv=4, dim=128, seqlen_kv=seqlen_kv, is_fp8=True))
+
+
+def test_no_keys_give_zeros() -> None:
+    call = AttentionCall(heads=8, heads_kv=2, seqlen_kv=0)
+    for kernel in kernels_for(call):
+        assert not build(kernel, call)(*tensors(call)).any()
+
+
+def test_many_equal_keys_have_equal_weights() -> None:
+    call = AttentionCall(heads=32, heads_kv=4, dim=128, seqlen_kv=5000)
     q, k, v = tensors(call)
-    q[..., 0], k[:, :128, :, 0], k[:, 128:, :, 0] = 64.0, 8.0, -64.0
+    k[:] = k[:, :1].clone()
+    for kernel in kernels_for(call):
+        check(call, build(kernel, call)(q, k, v), q, k, v)
+
+
+def test_a_run_of_far_lower_scores_than_the_others_is_merged_right() -> None:
+    call = AttentionCall(heads=8, heads_kv=2, dim=64, seqlen_kv=700, sm_scale=1.0)
+    q, k, v = tensors(call)
+    q[..., 0], k[:, :140, :, 0], k[:, 140:, :, 0] = 64.0, 8.0, -64.0
     kernel = build(GQADecodeKernel, call)
-    check(call, kernel.attend_in_runs(q, k, v, 3, 1), q, k, v)
-    check(call, kernel.attend_in_runs(q, k, v, 1, 3), q, k, v)
+    for runs in (1, 2, 6):
+        check(call, kernel.attend_in_runs(q, k, v, runs), q, k, v)
     k[..., 0] = -64.0  # about -4100 for every key: far below where a base of 0 could be left
-    check(call, kernel.attend_in_runs(q, k, v, 3, 1), q, k, v)
+    check(call, kernel.attend_in_runs(q, k, v, 6), q, k, v)
 
 
 @pytest.mark.parametrize("softcap", [0.0, 50.0])
@@ -157,13 +173,42 @@ def test_large_scores_keep_their_digits(softcap: float) -> None:
     run(GQADecodeKernel, call, q_std=100.0)
 
 
-@pytest.mark.parametrize(("runs", "tiles"), [(1, 3), (2, 2), (3, 1), (7, 1), (128, 1), (5, 3)])
-def test_any_cut_of_the_keys_gives_the_same_attention_with_empty_runs_too(runs: int, tiles: int) -> None:
-    call = AttentionCall(batch=2, heads=8, heads_kv=2, dim=128, seqlen_kv=150)
-    q, k, v = tensors(call)
-    kernel = build(GQADecodeKernel, call)
-    assert kernel.build.tile.keys == 64, "150 keys are three tiles, the last of them partial"
-    check(call, kernel.attend_in_runs(q, k, v, runs, tiles), q, k, v)
+@pytest.mark.parametrize("runs", [1, 2, 3, 5, 7, 16, 33, 128, 3000])
+def test_any_cut_of_the_keys_gives_the_same_attention(runs: int) -> None:
+    for batch, seqlen_kv in ((1, 1), (2, 150), (5, 1025), (3, 4097)):
+        call = AttentionCall(batch=batch, heads=32, heads_kv=4, dim=128, seqlen_kv=seqlen_kv)
+        q, k, v = tensors(call)
+        for kernel in kernels_for(dataclasses.replace(call, batch=1)):
+            made = build(kernel, dataclasses.replace(call, batch=1))
+            check(call, made.attend_in_runs(q, k, v, runs), q, k, v)
+
+
+@pytest.mark.parametrize("around", [-1, 0, 1])
+def test_lengths_around_the_borders_of_tiles_and_runs_match_float64(around: int) -> None:
+    for keys in (16, 32, 128, 256, 512, 1024, 33 * 128, 33 * 6 * 128, 33 * 7 * 128):
+        call = AttentionCall(heads=32, heads_kv=4, dim=128, seqlen_kv=keys + around)
+        for kernel in kernels_for(call):
+            run(kernel, call)
+
+
+def test_all_kernels_that_serve_a_call_agree() -> None:
+    for fields in ({}, {"window_size_left": 300}, {"is_fp8": True}, {"softcap": 20.0}):
+        call = AttentionCall(heads=32, heads_kv=4, dim=128, seqlen_kv=2049, **fields)  # type: ignore[arg-type]
+        op = GQADenseFwdOp(window_size_left=call.window_size_left, softcap=call.softcap, out_dtype=torch.float16)
+        q, k, v = tensors(call)
+        more = more_of(call)
+        _, allowed = expected(call, q, k, v)
+        chosen = op(q, k, v, *(more[0] or ()))
+        here = dataclasses.replace(call, device=DEVICE)
+        others = []
+        for key, kernel in op.kernel_types.items():
+            if on_this_gpu(call).arch in (kernel.supported_archs or ()) and kernel.refusal(on_this_gpu(call)) is None:
+                others.append(op.kernel_for("gqa_dense", here, key=key)(q, k, v, *more))
+        assert len(others) >= 2
+        for other in others:
+            # Prefill of float8 rounds weights to float8, and sums on the tensor cores.
+            slack = 2.0**-3 if call.is_fp8 else 0.0
+            assert ((other.double() - chosen.double()).abs() <= 2 * allowed + slack).all(), call
 
 
 def test_many_small_weights_beside_a_large_one_are_not_lost() -> None:
@@ -175,7 +220,7 @@ def test_many_small_weights_beside_a_large_one_are_not_lost() -> None:
     v = torch.ones(1, call.seqlen_kv, 1, 64, dtype=call.dtype, device=DEVICE)
     v[0, 0] = 0.0
     kernel = build(GQADecodeKernel, call)
-    check(call, kernel.attend_in_runs(q, k, v, 1, call.seqlen_kv // kernel.build.tile.keys), q, k, v)
+    check(call, kernel.attend_in_runs(q, k, v, 1), q, k, v)
     check(call, kernel(q, k, v), q, k, v)
 
 
@@ -215,7 +260,6 @@ def test_what_is_generated_for_older_archs_computes_the_same(
             call = AttentionCall(heads=32, heads_kv=heads_kv, dim=dim, seqlen_kv=4097, softcap=softcap)
             if kernel.refusal(on_arch(call, arch)) is None:
                 built = kernel.entry_for(on_arch(call, arch))[1]()
-                assert "wgmma" not in built.attend.get_kernel_source()
                 for seqlen_kv in (1, 31, 32, 65, 4097):
                     shorter = dataclasses.replace(call, seqlen_kv=seqlen_kv)
                     q, k, v = tensors(shorter)
@@ -251,6 +295,37 @@ def test_a_decode_loop_runs_on_one_build_and_holds_no_more_memory() -> None:
             check(call, out, q, step_k, step_v)
     del out
     assert torch.cuda.memory_allocated() == held
+
+
+@pytest.mark.parametrize(
+    "laid",
+    [
+        lambda x: torch.cat([x, torch.full_like(x, float("nan"))], dim=1)[:, : x.shape[1]],
+        lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
+        lambda x: x.repeat_interleave(2, dim=2)[:, :, ::2],
+        lambda x: x.transpose(2, 3).contiguous().transpose(2, 3),
+        lambda x: torch.stack([x, x], dim=3)[..., 1, :],
+    ],
+    ids=["in a longer cache", "heads first", "every other head", "heads last", "beside another"],
+)
+def test_keys_and_values_are_read_where_they_lie(laid: Any) -> None:
+    for fields in ({}, {"is_fp8": True}):
+        call = AttentionCall(batch=3, heads=8, heads_kv=2, dim=64, seqlen_kv=100, **fields)  # type: ignore[arg-type]
+        q, k, v = tensors(call)
+        for kernel in kernels_for(call):
+            made, more = build(kernel, call), more_of(call)
+            assert torch.equal(made(q, laid(k), laid(v), *more), made(q, k, v, *more))
+
+
+def test_a_longer_cache_is_not_copied() -> None:
+    call = AttentionCall(batch=3, heads=8, heads_kv=2, dim=64, seqlen_kv=5000)
+    cache = torch.zeros(2, 3, 9000, 2, 64, dtype=call.dtype, device=DEVICE)
+    q, kernel = tensors(call)[0], build(GQADecodeKernel, call)
+    kernel(q, cache[0, :, :5000], cache[1, :, :5000])
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    kernel(q, cache[0, :, :5000], cache[1, :, :5000])
+    assert torch.cuda.max_memory_allocated() - before < cache[0, :, :5000].nbytes // 2
 
 
 @pytest.mark.parametrize("offset", [1, 4])

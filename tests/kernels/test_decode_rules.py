@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,17 +13,31 @@ from tests.kernels.support import on_arch, serves
 from tileops.kernels.attention.call_spec import AttentionCall, softmax_scale
 from tileops.kernels.attention.gqa.decode import (
     DIMS,
+    MANY_KEYS,
     DecodeBuild,
     GQADecodeBs1Kernel,
     GQADecodeKernel,
     GQADecodeLongContextKernel,
+    GQADecodeSlidingWindowKernel,
+    GQAFp8DecodeKernel,
 )
+from tileops.kernels.attention.gqa.decode_cut import cut_keys, runs_for, runs_of
+from tileops.kernels.attention.gqa.decode_kernel import DecodeKernel, in_order
+from tileops.kernels.attention.gqa.decode_layout import DecodeLayout
+from tileops.kernels.attention.gqa.decode_shape import ALONE, CLUSTERED, DecodeShape, row_warps_for
 
 KEYS: dict[str, type[GQADecodeKernel]] = {
     "decode": GQADecodeKernel,
     "bs1": GQADecodeBs1Kernel,
     "long-context": GQADecodeLongContextKernel,
 }
+EVERY: dict[str, tuple[type[DecodeKernel], dict[str, object]]] = {
+    **{name: (kernel, {}) for name, kernel in KEYS.items()},
+    "window": (GQADecodeSlidingWindowKernel, {"window_size_left": 100}),
+    "fp8": (GQAFp8DecodeKernel, {"is_fp8": True}),
+    "fp8 window": (GQAFp8DecodeKernel, {"is_fp8": True, "window_size_left": 100}),
+}
+"""Each decode kernel, with what its calls have."""
 DOCUMENTED = AttentionCall(batch=1, heads=32, heads_kv=4, dim=128, dtype=torch.float16)
 
 
@@ -82,7 +97,6 @@ def test_long_context_serves_the_documents_region_and_nothing_else() -> None:
         "softcap": [0.0, 0.0, 0.0, 30.0],
         "window_size_left": [-1, -1, -1, 4],
         "window_size_right": [-1, 0],
-        "fuse_rope": [False, False, False, True],
         "is_fp8": [False, False, False, True],
     }
     draw = random.Random(0)
@@ -101,10 +115,8 @@ def test_long_context_serves_the_documents_region_and_nothing_else() -> None:
         ({"max_seqlen_q": 2}, "max_seqlen_q 2"),
         ({"window_size_left": 7}, "window_size_left 7"),
         ({"is_fp8": True}, "is_fp8 True"),
-        ({"fuse_rope": True}, "fuse_rope"),
         ({"dtype": torch.float32}, "dtype torch.float32"),
         ({"dim": 72}, "dim 72 is not a multiple of 16 from 16 to 256"),
-        ({"seqlen_kv": 0}, "seqlen_kv 0 is less than 1"),
     ],
 )
 @pytest.mark.parametrize("kernel", KEYS.values(), ids=KEYS)
@@ -127,46 +139,80 @@ def test_any_group_of_query_heads_is_served(group: int) -> None:
     assert serves(GQADecodeKernel, AttentionCall(heads=2 * group, heads_kv=2), 80)
 
 
-@pytest.mark.parametrize("kernel", KEYS.values(), ids=KEYS)
+def test_rotation_is_applied_by_the_general_kernel_and_that_of_windows_alone() -> None:
+    rope = {"fuse_rope": True, "rotary_dim": 64, "seqlen_kv": 4096}
+    assert serves(GQADecodeKernel, documented(**rope), 80)
+    assert serves(GQADecodeSlidingWindowKernel, documented(**rope, window_size_left=5), 80)
+    for kernel in (GQADecodeBs1Kernel, GQADecodeLongContextKernel):
+        assert "fuse_rope" in str(kernel.refusal(on_arch(documented(**rope), 90)))
+
+
+def test_clusters_are_for_fewer_keys_than_blocks_by_themselves() -> None:
+    for keys, clustered in ((MANY_KEYS - 1, True), (MANY_KEYS, False)):
+        assert serves(GQADecodeBs1Kernel, documented(seqlen_kv=keys), 90) == clustered
+        for arch in (80, 89, 90):
+            shape = built(GQADecodeLongContextKernel, documented(seqlen_kv=keys), arch).layout.shape
+            assert (shape.cluster > 1) == (clustered and arch == 90)
+
+
+@pytest.mark.parametrize(("kernel", "fields"), EVERY.values(), ids=EVERY)
+def test_no_keys_at_all_are_served(kernel: type[DecodeKernel], fields: dict[str, object]) -> None:
+    if kernel is not GQADecodeLongContextKernel:
+        assert serves(kernel, documented(seqlen_kv=0, **fields), 90)
+
+
+def built(kernel: type[DecodeKernel], call: AttentionCall, arch: int = 90) -> DecodeBuild:
+    """The build identity of *call*."""
+    identity, _ = kernel.entry_for(on_arch(call, arch))
+    assert isinstance(identity, DecodeBuild)
+    return identity
+
+
+@pytest.mark.parametrize(("kernel", "fields"), EVERY.values(), ids=EVERY)
 @pytest.mark.parametrize("dim", DIMS)
-def test_whatever_is_served_fits_the_shared_memory_of_its_arch(kernel: type[GQADecodeKernel], dim: int) -> None:
-    for arch in kernel.supported_archs:
-        budget = KNOWN_ARCHS[arch].smem_budget
-        tile = kernel.tile_for(dim, budget)
-        assert tile.smem_bytes(dim) <= budget
-        assert serves(GQADecodeKernel, documented(dim=dim), arch)
+def test_whatever_is_served_fits_the_shared_memory_of_its_arch(
+    kernel: type[DecodeKernel], fields: dict[str, object], dim: int
+) -> None:
+    for arch in kernel.supported_archs or ():
+        for group in (1, 16, 17, 64, 96):
+            call = on_arch(documented(heads=4 * group, dim=dim, seqlen_kv=2048, **fields), arch)
+            assert kernel.block_smem_bytes(call) <= KNOWN_ARCHS[arch].smem_budget
+            assert kernel.block_threads(call) <= 256
+            if kernel is not GQADecodeLongContextKernel:
+                assert serves(kernel, call, arch)
 
 
-def test_a_device_without_room_for_the_smallest_tile_is_refused_with_both_numbers() -> None:
-    call = AttentionCall(dim=256, arch=89, smem_budget=65536)
+def test_a_device_without_room_for_the_smallest_block_is_refused_with_both_numbers() -> None:
+    call = AttentionCall(dim=256, arch=89, smem_budget=35_000)
+    needed = ALONE.smallest(1).smem_bytes(256)
+    assert needed > 35_000
     assert GQADecodeKernel.refusal(call) == (
-        "dim 256 needs 98304 bytes of shared memory a block, and smem_budget is 65536"
+        f"dim 256 needs {needed} bytes of shared memory a block, and smem_budget is 35000"
     )
 
 
 def test_the_constructor_refuses_what_the_rule_refuses() -> None:
-    call = on_arch(documented(dim=72), 90)
-    identity, builder = GQADecodeKernel.entry_for(call)
-    assert isinstance(identity, DecodeBuild)
+    _, builder = GQADecodeKernel.entry_for(on_arch(documented(dim=72), 90))
     with pytest.raises(ValueError, match="dim 72 is not a multiple of 16"):
         builder()
 
 
-@pytest.mark.parametrize("kernel", KEYS.values(), ids=KEYS)
-def test_a_decode_loop_needs_one_build(kernel: type[GQADecodeKernel]) -> None:
-    identities = {kernel.entry_for(on_arch(documented(seqlen_kv=n), 90))[0] for n in range(1, 8193)}
-    assert len(identities) == 1
+@pytest.mark.parametrize(("kernel", "fields"), EVERY.values(), ids=EVERY)
+def test_a_decode_loop_needs_one_build_or_two(kernel: type[DecodeKernel], fields: dict[str, object]) -> None:
+    lengths = [*range(1, 8193), *range(60_000, 140_000, 7)]
+    identities = {built(kernel, documented(seqlen_kv=n, **fields)) for n in lengths}
+    assert len(identities) == (2 if kernel is GQADecodeLongContextKernel else 1)
 
 
 def test_one_build_serves_every_batch_and_causality() -> None:
     calls = [documented(batch=b, is_causal=c) for b, c in itertools.product([1, 2, 64], [False, True])]
-    assert len({GQADecodeKernel.entry_for(on_arch(call, 90))[0] for call in calls}) == 1
+    assert len({built(GQADecodeKernel, call) for call in calls}) == 1
 
 
 def test_the_default_scale_and_its_value_are_one_build() -> None:
     stated = documented(sm_scale=1.0 / math.sqrt(128))
     assert softmax_scale(128, None) == 1.0 / math.sqrt(128)
-    assert GQADecodeKernel.entry_for(on_arch(stated, 90))[0] == GQADecodeKernel.entry_for(on_arch(documented(), 90))[0]
+    assert built(GQADecodeKernel, stated) == built(GQADecodeKernel, documented())
 
 
 @pytest.mark.parametrize(
@@ -178,33 +224,87 @@ def test_the_default_scale_and_its_value_are_one_build() -> None:
         {"dtype": torch.bfloat16},
         {"sm_scale": 0.5},
         {"softcap": 20.0},
+        {"fuse_rope": True, "rotary_dim": 64},
+        {"fuse_rope": True, "rotary_dim": 64, "rope_interleaved": True},
+        {"is_fp8": True},
     ],
 )
 def test_whatever_changes_the_build_changes_its_identity(fields: dict[str, object]) -> None:
-    before, _ = GQADecodeKernel.entry_for(on_arch(documented(), 90))
-    after, _ = GQADecodeKernel.entry_for(on_arch(documented(**fields), 90))
-    assert before != after
-    assert before != GQADecodeKernel.entry_for(on_arch(documented(), 80))[0]
+    before = built(GQADecodeKernel, documented())
+    assert before != built(GQADecodeKernel, documented(**fields))
+    assert before != built(GQADecodeKernel, documented(), 80)
+    plain = {
+        name: value for name, value in fields.items() if name not in ("fuse_rope", "rotary_dim", "rope_interleaved")
+    }
+    if plain == fields:
+        return
+    assert built(GQADecodeKernel, documented(fuse_rope=True, rotary_dim=32)) != built(
+        GQADecodeKernel, documented(**fields)
+    )
 
 
-@pytest.mark.parametrize("kernel", KEYS.values(), ids=KEYS)
-@pytest.mark.parametrize("batch", [1, 3, 1000])
-def test_the_runs_of_a_sequence_hold_each_key_once_and_none_is_empty(kernel: type[GQADecodeKernel], batch: int) -> None:
-    build, _ = kernel.entry_for(on_arch(documented(), 90))
-    assert isinstance(build, DecodeBuild)
-    for seqlen_kv in [*range(1, 700), 1023, 1024, 1025, 4097, 8192, 131_072, 1 << 30]:
-        runs, run = kernel.split(build, batch, seqlen_kv)
-        keys = run * build.tile.keys
-        assert 1 <= runs <= kernel.max_runs
-        assert (runs - 1) * keys < seqlen_kv <= runs * keys
+SHAPES = [DecodeShape(8, 1, 3), DecodeShape(4, 1, 3, 8), DecodeShape(2, 4, 6), DecodeShape(1, 1, 2)]
 
 
-@pytest.mark.parametrize("kernel", [GQADecodeBs1Kernel, GQADecodeLongContextKernel])
-def test_the_kernels_for_one_sequence_cut_it_finer_than_the_general_one(kernel: type[GQADecodeKernel]) -> None:
-    def runs(each: type[GQADecodeKernel], seqlen_kv: int) -> int:
-        build, _ = each.entry_for(on_arch(documented(), 90))
-        assert isinstance(build, DecodeBuild)
-        return each.split(build, 1, seqlen_kv)[0]
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_runs_hold_each_tile_of_each_sequence_once_and_none_is_empty(shape: DecodeShape) -> None:
+    layout = DecodeLayout(32, 4, 128, "float16", "float16", shape)
+    draw = random.Random(0)
+    for _ in range(1000):
+        batch, runs = draw.randint(1, 70), draw.randint(1, 300)
+        keys = draw.choice([1, 2, 63, 64, 65, 127, 128, 129, 1025, 4097, draw.randint(1, 9000)])
+        cut = cut_keys(batch, keys, layout, runs)
+        tiles = batch * math.ceil(keys / shape.tile_keys)
+        assert 1 <= cut.runs <= runs
+        assert cut.base >= 1
+        assert 0 <= cut.rem < cut.runs
+        assert cut.runs * cut.base + cut.rem == tiles
+        assert cut.slots == 2 * cut.runs * layout.units
+        assert cut.counters == cut.runs * layout.units * shape.cluster
 
-    for seqlen_kv in (1024, 131_072):
-        assert runs(kernel, seqlen_kv) > runs(GQADecodeKernel, seqlen_kv)
+
+def test_what_a_call_needs_beside_its_tensors_does_not_grow_with_sequences_or_keys() -> None:
+    layout = DecodeLayout(32, 4, 128, "float16", "float16", DecodeShape(8, 1, 3))
+    full = runs_for(layout.units, layout.shape, 132)
+    cuts = [
+        cut_keys(batch, keys, layout, runs_of(batch, keys, layout.shape, full))
+        for batch, keys in itertools.product((1, 7, 64, 4096), (1, 1000, 100_000, 10_000_000))
+    ]
+    assert max(cut.slots for cut in cuts) == 2 * full * layout.units
+
+
+@pytest.mark.parametrize("units", [1, 2, 4, 5, 8, 32, 96, 128, 132, 133, 264, 300, 1000])
+def test_the_runs_of_a_long_sequence_leave_few_multiprocessors_idle(units: int) -> None:
+    blocks = runs_for(units, DecodeShape(8, 1, 3), 132) * units
+    rounds = math.ceil(blocks / 132)
+    assert blocks / (rounds * 132) >= 0.75
+
+
+def test_query_heads_beyond_a_warp_are_shared_by_more_warps() -> None:
+    found = {group: row_warps_for(4 * group, 4) for group in (1, 16, 17, 32, 33, 64, 96)}
+    assert found == {1: 1, 16: 1, 17: 2, 32: 2, 33: 4, 64: 4, 96: 4}
+    for group, row_warps in found.items():
+        shape = CLUSTERED.shape_for(128, row_warps, KNOWN_ARCHS[90].smem_budget)
+        assert shape.rows(group) * shape.units(1, group) >= group
+
+
+@pytest.mark.parametrize(
+    ("made", "copied"),
+    [
+        (lambda: torch.zeros(2, 9, 3, 16), False),
+        (lambda: torch.zeros(2, 20, 3, 16)[:, :9], False),
+        (lambda: torch.zeros(2, 3, 9, 16).transpose(1, 2), False),
+        (lambda: torch.zeros(2, 9, 6, 16)[:, :, ::2], False),
+        (lambda: torch.zeros(2 * 9 * 3 * 16 + 1)[1:].view(2, 9, 3, 16), True),
+        (lambda: torch.zeros(2, 9, 16, 3).transpose(2, 3), True),
+        (lambda: torch.zeros(2, 9, 3, 17)[..., :16], True),
+        (lambda: torch.zeros(1, 1, 1, 17)[..., :16], False),
+    ],
+    ids=["contiguous", "in a longer cache", "heads first", "every other head", "offset", "heads last", "padded", "one"],
+)
+def test_only_what_no_vector_can_be_read_from_is_copied(made: Callable[[], torch.Tensor], copied: bool) -> None:
+    tensor = made()
+    read = in_order(tensor)
+    assert (read is not tensor) == copied
+    assert torch.equal(read, tensor)
+    assert read.data_ptr() % 16 == 0

@@ -60,7 +60,7 @@ def identity(kernel: type[PrefillKernel], call: AttentionCall, arch: int = 90) -
             {"window_size_left": 9, "max_seqlen_q": 1},
             90,
             {"gqa_dense_mma", "gqa_dense_sliding_window"},
-            "gqa_dense_sliding_window",
+            "gqa_dense_decode_sliding_window",
         ),
         ({"window_size_right": 5, "is_causal": False}, 90, {"gqa_dense", "gqa_dense_mma"}, "gqa_dense"),
         ({"max_seqlen_q": 1}, 90, set(), "gqa_dense_decode"),
@@ -96,7 +96,7 @@ def test_no_call_is_served_in_decode_and_prefill_both(kernel: type[PrefillKernel
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"is_fp8": True}, "is_fp8: float8 tensors need scales"),
+        ({"is_fp8": True}, "is_fp8: float8 is not multiplied here"),
         ({"fuse_rope": True}, "fuse_rope: rotary embedding is not applied here"),
         ({"dtype": torch.float32}, "dtype torch.float32 is not torch.float16 or torch.bfloat16"),
         *(({"dim": dim}, f"dim {dim} is not one of 64, 80, 96, 128, 192, 256") for dim in (63, 65, 112, 160, 257, 512)),

@@ -13,6 +13,8 @@ from tileops_rules.archs import KNOWN_ARCHS
 from tileops.kernels import tilelang_build
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa.decode import GQADecodeKernel
+from tileops.kernels.attention.gqa.decode_layout import DecodeLayout
+from tileops.kernels.attention.gqa.decode_shape import DecodeShape
 from tileops.kernels.tilelang_build import (
     KernelBuildError,
     Program,
@@ -21,6 +23,13 @@ from tileops.kernels.tilelang_build import (
     load_program,
     target_for,
 )
+
+DECODE = "tileops.kernels.attention.gqa.decode_program"
+SMALL = {
+    "lay": DecodeLayout(8, 2, 64, "float16", "float16", DecodeShape(2, 1, 2)),
+    "sm_scale": 0.125,
+    "softcap": 0.0,
+}
 
 
 def test_choosing_and_refusing_import_no_tilelang(fresh_python: Callable[..., Any]) -> None:
@@ -61,7 +70,7 @@ def test_an_unknown_arch_is_refused_with_those_that_are_known() -> None:
 def test_a_missing_nvcc_is_named_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tilelang_build, "nvcc_path", lambda: None)
     with pytest.raises(KernelBuildError, match="needs nvcc") as caught:
-        compile_program("tileops.kernels.attention.gqa.decode_program", "merge_runs", 90, heads=-1)
+        compile_program(DECODE, "decode", 90, lay=None)
     assert caught.value.missing == "nvcc"
 
 
@@ -161,17 +170,7 @@ def test_where_the_entry_does_not_take_what_the_caller_passes_tilelang_is_called
 
 @pytest.mark.compile
 def test_the_entry_checks_what_it_is_given_and_the_sources_are_at_hand() -> None:
-    program = compile_program(
-        "tileops.kernels.attention.gqa.decode_program",
-        "merge_runs",
-        90,
-        heads=32,
-        dim=64,
-        dtype="float16",
-        max_runs=128,
-        ways=8,
-        threads=128,
-    )
+    program = compile_program(DECODE, "decode", 90, **SMALL)
     assert type(program.launch).__module__.startswith("tvm_ffi")
     with pytest.raises(RuntimeError, match="num_args should be"):
         program(torch.zeros(1))
@@ -181,8 +180,6 @@ def test_the_entry_checks_what_it_is_given_and_the_sources_are_at_hand() -> None
 
 @pytest.mark.compile
 def test_kernels_that_differ_in_their_launch_alone_share_what_is_compiled() -> None:
-    same = {"heads": 32, "dim": 64, "dtype": "float16", "max_runs": 128, "ways": 8, "threads": 128}
-    module = "tileops.kernels.attention.gqa.decode_program"
-    first = compile_program(module, "merge_runs", 90, **same)
-    assert compile_program(module, "merge_runs", 90, **same) is first
-    assert compile_program(module, "merge_runs", 80, **same) is not first
+    first = compile_program(DECODE, "decode", 90, **SMALL)
+    assert compile_program(DECODE, "decode", 90, **SMALL) is first
+    assert compile_program(DECODE, "decode", 80, **SMALL) is not first

@@ -20,10 +20,10 @@ from tests.kernels.row_support import ROW_NORMS, RowNorm
 from tests.kernels.support import FLOAT32_UNIT, rounding_unit
 from tests.ops.boundary_channels import CHANNEL_RUNS
 from tests.ops.boundary_parts import Runs, Tensors, within
-from tileops.kernels.attention.call_spec import AttentionCall
+from tileops.kernels.attention.call_spec import AttentionCall, Rotation, Scales
 from tileops.kernels.norm.call_spec import LayerNormCall
 from tileops.ops.op_base import Op
-from tileops.reference.attention import gqa_dense
+from tileops.reference.attention import gqa_dense, rotated
 
 FEW_ROWS = 2**22
 """Elements from which one row is enough."""
@@ -126,28 +126,39 @@ def row_bytes(norm: RowNorm, call: LayerNormCall) -> int:
 # ---------------------------------------------------------------------------------------------------------- attention
 
 
-def attention_inputs(call: AttentionCall) -> Tensors:
+def attention_inputs(call: AttentionCall) -> tuple[Any, ...]:
+    """Queries, keys, values, scales where they are float8, and angles where heads are rotated."""
     draw = torch.Generator(call.device).manual_seed(call.seqlen_kv + 13 * call.heads)
 
     def made(length: int, heads: int) -> torch.Tensor:
         shape = (call.batch, length, heads, call.dim)
-        return torch.empty(shape, dtype=call.dtype, device=call.device).normal_(generator=draw)
+        drawn = torch.empty(shape, dtype=call.dtype, device=call.device).normal_(generator=draw)
+        return drawn.to(torch.float8_e4m3fn) if call.is_fp8 else drawn
 
+    scales = rotation = None
+    if call.is_fp8:
+        heads = (call.heads, call.heads_kv, call.heads_kv)
+        scales = Scales(*(torch.rand(call.batch, each, device=call.device, generator=draw) + 0.5 for each in heads))
+    if call.fuse_rope:
+        angles = torch.rand(call.seqlen_kv, call.rotary_dim // 2, device=call.device, generator=draw) * math.tau
+        rotation = Rotation(angles.cos(), angles.sin())
     return (
         made(call.max_seqlen_q, call.heads),
         made(call.seqlen_kv, call.heads_kv),
         made(call.seqlen_kv, call.heads_kv),
+        scales,
+        rotation,
     )
 
 
-def attention_check(call: AttentionCall, out: torch.Tensor, tensors: Tensors) -> None:
+def attention_check(call: AttentionCall, out: torch.Tensor, tensors: tuple[Any, ...]) -> None:
     """Hold the result against float64; the bound is that of the kernel's own tests.
 
     ``mass`` is the average of ``|v|`` under the weights: weights are rounded to the dtype before they meet the
     values, the result is rounded once more, and float32 scores move weights by their error, in numerator and
-    denominator.
+    denominator. Where heads are rotated, an element may be rounded to the neighbour of what float64 gives.
     """
-    q, k, v = tensors
+    q, k, v, scales, rotation = tensors
     assert out.shape == q.shape
     assert out.dtype == call.dtype
     asked = {
@@ -157,14 +168,23 @@ def attention_check(call: AttentionCall, out: torch.Tensor, tensors: Tensors) ->
         "window_size_left": call.window_size_left,
         "window_size_right": call.window_size_right,
     }
+    if rotation is not None:
+        q = rotated(q, rotation, call.seqlen_kv - call.max_seqlen_q, interleaved=call.rope_interleaved)
+        k = rotated(k, rotation, 0, interleaved=call.rope_interleaved)
+    if scales is not None:
+        q, k, v = (each.double() * of.double()[:, None, :, None] for each, of in zip((q, k, v), scales, strict=True))
     expected, mass = gqa_dense(q, k, v, **asked), gqa_dense(q, k, v.abs(), **asked)
     scale = call.dim**-0.5 if call.sm_scale is None else abs(call.sm_scale)
     # No score is larger than the product of the longest query and the longest key.
     lengths = [float(t.double().norm(dim=-1).max()) if t.numel() else 0.0 for t in (q, k)]
     largest = math.prod(lengths) * scale
-    moved = 2 * 2 * math.sqrt(call.dim) * FLOAT32_UNIT * largest
     unit = rounding_unit(call.dtype)
-    within(out.double(), expected, unit * expected.abs() + (unit + moved + 16 * FLOAT32_UNIT) * mass, call)
+    moved = 2 * 2 * math.sqrt(call.dim) * FLOAT32_UNIT * largest + (4 * unit * largest if call.fuse_rope else 0.0)
+    if call.is_fp8 and call.max_seqlen_q > 1:
+        # Weights are float8, and the tensor cores hold some 13 bits of a sum of products of float8.
+        moved += rounding_unit(torch.float8_e4m3fn) + 2.0**-13 * (4 * largest + 2)
+    held = max(unit, rounding_unit(torch.float16)) if call.is_fp8 else unit
+    within(out.double(), expected, unit * expected.abs() + (held + moved + 16 * FLOAT32_UNIT) * mass, call)
 
 
 def attention_bytes(call: AttentionCall) -> int:

@@ -57,8 +57,8 @@ def test_the_references_leave_no_gap_on_the_cpu_either(name: str, key: str, kern
         ("BatchNormFwdOp", lambda call: call.c == 0, BatchNormCall(arch=80)),
         ("BatchNormBwdOp", lambda call: call.spatial > 2**30, BatchNormCall(spatial=2**30 + 1, arch=80)),
         ("GQADenseFwdOp", lambda call: call.dim == 264, AttentionCall(dim=264, arch=80)),
-        ("GQADenseFwdOp", lambda call: call.arch == 90 and call.is_fp8, AttentionCall(is_fp8=True, arch=90)),
-        ("GQADenseFwdOp", lambda call: call.smem_budget == 24_575, AttentionCall(arch=80, smem_budget=24_575)),
+        ("GQADenseFwdOp", lambda call: call.arch == 80 and call.is_fp8, AttentionCall(is_fp8=True, arch=80)),
+        ("GQADenseFwdOp", lambda call: call.smem_budget == 4_000, AttentionCall(arch=80, smem_budget=4_000)),
     ],
     ids=["no row", "long row", "arch", "long row of few", "channels", "plane", "head size", "float8", "shared memory"],
 )
@@ -131,20 +131,33 @@ def test_any_group_of_1_to_64_query_heads_is_served_in_decode(arch: int) -> None
             AttentionCall(arch=90, max_seqlen_q=7, dim=72),
             "dim 72 is not one of 64, 80, 96, 128, 192, 256",
         ),
-        ("GQADenseFwdOp", AttentionCall(arch=90, window_size_left=3, dim=112), "dim 112 is not one of 64, 80, 96, 128"),
+        (
+            "GQADenseFwdOp",
+            AttentionCall(arch=90, max_seqlen_q=2, window_size_left=3, dim=112),
+            "dim 112 is not one of 64, 80, 96, 128",
+        ),
         (
             "GQADenseFwdOp",
             AttentionCall(max_seqlen_q=2, dtype=torch.float32, arch=89),
             "dtype torch.float32 is not",
         ),
         ("GQADenseFwdOp", AttentionCall(arch=80, dim=256, max_seqlen_q=2, smem_budget=65_536), "needs 98304 bytes"),
-        ("GQADenseFwdOp", AttentionCall(arch=90, fuse_rope=True), "rotate queries and keys beforehand"),
-        ("GQADenseFwdOp", AttentionCall(arch=90, is_fp8=True), "float8 tensors need scales"),
+        (
+            "GQADenseFwdOp",
+            AttentionCall(arch=90, fuse_rope=True, rotary_dim=8, max_seqlen_q=2, seqlen_kv=9),
+            "rotate queries and keys beforehand",
+        ),
+        ("GQADenseFwdOp", AttentionCall(arch=80, is_fp8=True), "float8 is not multiplied on sm_80"),
+        ("GQADenseFwdOp", AttentionCall(arch=89, is_fp8=True, max_seqlen_q=2), "float8 prefill is built for sm_90"),
+        (
+            "GQADenseFwdOp",
+            AttentionCall(arch=90, is_fp8=True, max_seqlen_q=2, dim=112),
+            "dim 112 is not one of 64, 80, 96, 128, 192, 256",
+        ),
         ("GQADenseFwdOp", AttentionCall(arch=90, dim=72), "dim 72 is not a multiple of 16 from 16 to 256"),
         ("GQADenseFwdOp", AttentionCall(arch=90, dtype=torch.float32), "dtype torch.float32 is not"),
-        ("GQADenseFwdOp", AttentionCall(arch=90, seqlen_kv=0), "seqlen_kv 0 is less than 1"),
         ("GQADenseFwdOp", AttentionCall(arch=86), "nothing is built for sm_86, only for sm_80, sm_89, sm_90"),
-        ("GQADenseFwdOp", AttentionCall(arch=89, dim=256, smem_budget=65_536), "98304 bytes of shared memory a block"),
+        ("GQADenseFwdOp", AttentionCall(arch=89, dim=256, smem_budget=30_000), "35072 bytes of shared memory a block"),
     ],
 )
 def test_a_user_is_told_why_nobody_serves_a_call(name: str, call: Any, said: str) -> None:
@@ -160,10 +173,10 @@ def test_a_user_is_told_why_nobody_serves_a_call(name: str, call: Any, said: str
     [
         (AttentionCall(arch=90, dim=100), {"dim": 96}),
         (
-            AttentionCall(arch=90, dim=300, max_seqlen_q=5, fuse_rope=True),
-            {"dim": 256, "fuse_rope": False},
+            AttentionCall(arch=90, dim=300, max_seqlen_q=5, seqlen_kv=5, fuse_rope=True, rotary_dim=8),
+            {"dim": 256, "max_seqlen_q": 1},
         ),
-        (AttentionCall(arch=89, dim=256, smem_budget=65_536), {"dim": 160}),
+        (AttentionCall(arch=89, dim=256, smem_budget=15_000), {"dim": 96}),
         (AttentionCall(arch=120), {"arch": 90, "sm_count": 132, "smem_budget": 227 * 1024}),
     ],
 )

@@ -119,9 +119,7 @@ class TestBordersOfDecode:
     @pytest.mark.parametrize(
         ("facts", "reason"),
         [
-            ({"is_fp8": True}, "is_fp8"),
-            ({"fuse_rope": True}, "fuse_rope"),
-            ({"seqlen_kv": 0}, "seqlen_kv"),
+            ({"fuse_rope": True, "rotary_dim": 2, "max_seqlen_q": 2}, "max_seqlen_q"),
             ({"dtype": torch.float32}, "dtype"),
             ({"dim": 72}, "dim"),
         ],

@@ -111,23 +111,121 @@ def test_views_give_the_right_answer_and_stay_as_they_are() -> None:
     assert torch.equal(both, before)
 
 
-def test_a_kernel_gets_contiguous_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    layouts: list[bool] = []
+def test_a_kernel_gets_tensors_as_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[Any] = []
 
-    def forward(self: Any, *tensors: torch.Tensor) -> torch.Tensor:
-        layouts.extend(each.is_contiguous() for each in tensors)
-        return tensors[0]
+    def forward(self: Any, *arguments: Any) -> torch.Tensor:
+        got.extend(arguments)
+        first: torch.Tensor = arguments[0]
+        return first
 
     op = GQADenseFwdOp()
     monkeypatch.setattr(tileops.reference.GQADenseReferenceKernel, "forward", forward)
-    op(*(t.transpose(1, 2).contiguous().transpose(1, 2) for t in qkv(seq_q=2)))
-    assert layouts == [True, True, True]
+    given = [t.transpose(1, 2).contiguous().transpose(1, 2) for t in qkv(seq_q=2)]
+    op(*given)
+    assert [each is tensor for each, tensor in zip(got, given, strict=False)] == [True, True, True]
+    assert got[3:] == [None, None]
+
+
+FP8 = torch.float8_e4m3fn
+
+
+def scales(*heads: int, batch: int | None = 2) -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(5)
+    return [torch.rand((each,) if batch is None else (batch, each), generator=draw) + 0.5 for each in heads]
+
+
+@pytest.mark.parametrize("out_dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("batch", [None, 2])
+@pytest.mark.parametrize("seq_q", [1, 3])
+def test_float8_stands_for_what_its_scales_say(out_dtype: torch.dtype, batch: int | None, seq_q: int) -> None:
+    q, k, v = qkv(seq_q=seq_q, dtype=FP8)
+    given = scales(8, 2, 2, batch=batch)
+    result = GQADenseFwdOp(is_causal=True, out_dtype=out_dtype)(q, k, v, *given)
+    meant = [
+        each.double() * scale.expand(2, each.shape[2]).double()[:, None, :, None]
+        for each, scale in zip((q, k, v), given, strict=True)
+    ]
+    assert result.dtype == out_dtype
+    assert_rounded(result, expected(*meant, is_causal=True))  # type: ignore[arg-type]
+
+
+def turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, first: int, interleaved: bool) -> torch.Tensor:
+    """Rotation written out, a pair at a time."""
+    out, half = x.double().clone(), cos.shape[1]
+    for i in range(x.shape[1]):
+        for pair in range(half):
+            a, b = (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + half)
+            c, s = cos[first + i, pair].double(), sin[first + i, pair].double()
+            out[:, i, :, a] = x[:, i, :, a].double() * c - x[:, i, :, b].double() * s
+            out[:, i, :, b] = x[:, i, :, b].double() * c + x[:, i, :, a].double() * s
+    return out.to(x.dtype)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("rotary_dim", [64, 24, 2])
+@pytest.mark.parametrize("seq_q", [1, 3])
+def test_heads_are_rotated_at_their_positions(interleaved: bool, rotary_dim: int, seq_q: int) -> None:
+    q, k, v = qkv(seq_q=seq_q, seq_kv=9)
+    angles = torch.rand(12, rotary_dim // 2, generator=torch.Generator().manual_seed(3)) * 6
+    cos, sin = angles.cos(), angles.sin()
+    op = GQADenseFwdOp(rotary_dim=rotary_dim, rope_interleaved=interleaved)
+    by_hand = turned(q, cos, sin, 9 - seq_q, interleaved), turned(k, cos, sin, 0, interleaved)
+    assert_rounded(op(q, k, v, cos=cos, sin=sin), expected(*by_hand, v))
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "fragment"),
+    [
+        (
+            {},
+            {"q_scale": torch.ones(8)},
+            "q_scale is given and q is torch.float16: only torch.float8_e4m3fn has scales",
+        ),
+        ({}, {"v_scale": torch.ones(2)}, "v_scale is given and q is torch.float16"),
+        ({}, {"cos": torch.ones(33, 8)}, "cos is given and rotary_dim is 0"),
+        ({"rotary_dim": 16}, {"cos": torch.ones(33, 8), "sin": torch.ones(33, 9)}, r"sin has shape \(33, 9\): pass"),
+        ({"rotary_dim": 16}, {"cos": torch.ones(32, 8), "sin": torch.ones(33, 8)}, r"cos .* pass \(33 or more, 8\)"),
+        ({"rotary_dim": 16}, {"cos": torch.ones(40, 8), "sin": torch.ones(33, 8)}, "they have one shape"),
+        ({"rotary_dim": 16}, {"cos": torch.ones(33, 8).half(), "sin": torch.ones(33, 8)}, "cos is torch.float16: pass"),
+    ],
+)
+def test_what_a_call_does_not_take_is_named(options: Any, given: Any, fragment: str) -> None:
+    with pytest.raises(InputError, match=fragment):
+        GQADenseFwdOp(**options)(*qkv(), **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "fragment"),
+    [
+        ({}, "q_scale is None, a NoneType: pass a torch.Tensor"),
+        ({"q_scale": torch.ones(8), "k_scale": torch.ones(2)}, "v_scale is None"),
+        ({"q_scale": torch.ones(8).double()}, "q_scale is torch.float64: pass torch.float32"),
+        ({"q_scale": torch.ones(2)}, r"q_scale has shape \(2,\): pass \(8,\) or \(2, 8\)"),
+        ({"q_scale": torch.ones(1, 8)}, r"q_scale has shape \(1, 8\): pass \(8,\) or \(2, 8\)"),
+        ({"q_scale": torch.ones(8, device="meta")}, "q_scale is on meta and q on cpu"),
+    ],
+)
+def test_float8_asks_for_scales_that_fit(given: Any, fragment: str) -> None:
+    with pytest.raises((InputError, TypeError), match=fragment):
+        GQADenseFwdOp()(*qkv(dtype=FP8), **given)
+
+
+def test_a_rotated_op_asks_for_its_angles() -> None:
+    with pytest.raises(TypeError, match="cos is None"):
+        GQADenseFwdOp(rotary_dim=8)(*qkv())
 
 
 def test_the_call_has_the_sizes_of_the_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     op = GQADenseFwdOp(is_causal=True, sm_scale=0.5, softcap=3.0, window_size_left=7, window_size_right=6)
-    monkeypatch.setattr(op, "kernel_for", lambda interface, call: calls.append(call) or (lambda q, k, v: q))
+
+    def kernel_along(interface: str, facts: Any, extent: int, call_of: Any) -> Any:
+        calls.append(call_of())
+        assert extent == 33
+        return lambda q, *more: q
+
+    monkeypatch.setitem(op.__dict__, "kernel_along", kernel_along)
     op(*qkv(batch=2, seq_q=3, seq_kv=33, heads=8, heads_kv=4, dim=16))
     assert calls == [
         AttentionCall(
@@ -220,6 +318,10 @@ def test_what_is_no_tensor_is_a_type_error() -> None:
         ({"softcap": float("inf")}, "softcap"),
         ({"sm_scale": float("nan")}, "sm_scale"),
         ({"window_size_left": -2}, "window_size_left"),
+        ({"rotary_dim": 7}, "rotary_dim 7 is not an even number"),
+        ({"rotary_dim": -2}, "rotary_dim -2"),
+        ({"rope_interleaved": True}, "rope_interleaved is set, and fuse_rope is not"),
+        ({"out_dtype": torch.float32}, "out_dtype torch.float32 is not torch.float16 or torch.bfloat16"),
     ],
 )
 def test_options_that_no_call_may_have_are_refused_at_construction(options: Any, fragment: str) -> None:

@@ -76,11 +76,14 @@ class TestTheError:
     [
         ({"dim": 72}, {"dim": 80}),
         ({"dim": 72, "batch": 5}, {"dim": 80, "batch": 5}),
-        ({"seqlen_kv": 0}, {"seqlen_kv": 0, "window_size_left": 0}),
+        ({"seqlen_kv": 0}, {"seqlen_kv": 0}),
         ({"max_seqlen_q": 3, "dim": 112}, {"max_seqlen_q": 1, "dim": 112}),
         ({"max_seqlen_q": 3, "dim": 300}, {"max_seqlen_q": 3, "dim": 256}),
         ({"dim": 300, "batch": 3}, {"dim": 256, "batch": 3}),
-        ({"window_size_left": 4, "fuse_rope": True}, {"window_size_left": 4}),
+        (
+            {"max_seqlen_q": 2, "seqlen_kv": 7, "fuse_rope": True, "rotary_dim": 8},
+            {"max_seqlen_q": 1, "seqlen_kv": 7, "fuse_rope": True, "rotary_dim": 8},
+        ),
         ({}, {}),
     ],
     ids=str,

@@ -19,7 +19,7 @@ from tileops_solver.subject import Subject
 from tileops_solver.testing import boundary_calls
 
 import tileops.ops
-from tileops.kernels.attention.call_spec import AttentionCall
+from tests.ops.attention_choices import ATTENTION_FACES, gqa_choice
 from tileops.kernels.attention.gqa.decode import GQADecodeLongContextKernel
 from tileops.kernels.norm.call_spec import BatchNormCall, LayerNormCall
 from tileops.kernels.norm.layer_norm import LayerNormKernel
@@ -27,68 +27,10 @@ from tileops.ops.op_base import Op
 
 GOLDEN = Path(__file__).parent / "golden"
 
-DECODE, BS1, LONG = "gqa_dense_decode", "gqa_dense_decode_bs1", "gqa_dense_decode_long_context"
-LONG_CONTEXT = {"batch": 1, "heads": 32, "heads_kv": 4, "dim": 128, "dtype": torch.float16, "softcap": 0.0}
-
 CENTRED_SMEM = 4 * 16_384 + 8 * 3 * 4
 """Of a block: the longest row of float32 that waits there, and three numbers from each of 8 warps."""
 PLAIN_SMEM = 32 * 3 * 4
 """Where no row waits: what 32 warps hand to each other."""
-
-
-RING_SMEM = {
-    # 128 rows of queries, as many of results where they have a place of their own, and rings of keys and values, of two
-    # bytes an element, behind 1,024 bytes with the barriers
-    64: 2 * 64 * (2 * 128 + 2 * 4 * 128) + 1024,
-    80: 2 * 80 * (2 * 128 + 2 * 2 * 128) + 1024,
-    96: 2 * 96 * (2 * 128 + 2 * 2 * 128) + 1024,
-    128: 2 * 128 * (2 * 128 + 2 * 2 * 128) + 1024,
-    192: 2 * 192 * (128 + 2 * 2 * 96) + 1024,
-    256: 2 * 256 * (128 + 2 * 2 * 80) + 1024,
-}
-"""By head size: shared memory of a block of Hopper's prefill."""
-
-
-def prefill_choice(call: AttentionCall) -> str | None:
-    """The contract: several queries, or a left window; Hopper's where they fit, one of them for left windows."""
-    budget = call.smem_budget or 0
-    served = (
-        call.arch in (80, 89, 90)
-        and not call.is_fp8
-        and not call.fuse_rope
-        and call.dtype in (torch.float16, torch.bfloat16)
-        and call.dim in RING_SMEM
-        # 64 rows of queries, and two stages of 32 keys and 32 values, of two bytes an element
-        and 2 * (64 + 2 * (32 + 32)) * call.dim <= budget
-    )
-    if not served:
-        return None
-    if call.arch != 90 or budget < RING_SMEM[call.dim]:
-        return "gqa_dense_mma"
-    return "gqa_dense" if call.window_size_left == -1 else "gqa_dense_sliding_window"
-
-
-def gqa_choice(call: AttentionCall) -> str | None:
-    """The contract: decode on SM80, SM89 and SM90, for one sequence on SM90 bs1, from 1,024 keys long-context."""
-    if call.max_seqlen_q > 1 or call.window_size_left != -1:
-        return prefill_choice(call)
-    decode = (
-        call.arch in (80, 89, 90)
-        and call.max_seqlen_q == 1
-        and call.window_size_left == -1
-        and not call.is_fp8
-        and not call.fuse_rope
-        and call.dtype in (torch.float16, torch.bfloat16)
-        and call.dim in (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
-        and call.seqlen_kv > 0
-        # 64 rows of queries, and two stages of 32 keys and 32 values, of two bytes an element
-        and 2 * (64 + 2 * (32 + 32)) * call.dim <= (call.smem_budget or 0)
-    )
-    if not decode:
-        return None
-    if call.seqlen_kv > 1023 and all(getattr(call, name) == value for name, value in LONG_CONTEXT.items()):
-        return LONG
-    return BS1 if call.arch == 90 and call.batch == 1 else DECODE
 
 
 RINGED = ("layer_norm", "rms_norm")
@@ -331,41 +273,7 @@ def channel_faces(in_block: int) -> list[str]:
 
 
 FACES = {
-    ("GQADenseFwdOp", "gqa_dense"): [
-        "arch == 90",
-        "arch in (80, 89, 90)",
-        "max_seqlen_q == 1",
-        "max_seqlen_q != 1",
-        "window_size_left == -1",
-        "window_size_left != -1",
-        "is_fp8 == False",
-        "fuse_rope == False",
-        "dtype in (torch.bfloat16, torch.float16)",
-        "dim >= 16",
-        "dim >= 64",
-        "dim <= 256",
-        *(f"dim == {dim}" for dim in (64, 80, 96, 192, 256)),
-        *(f"dim != {dim}" for dim in (64, 80, 96, 192)),
-        *(f"smem_budget >= {smem}" for smem in RING_SMEM.values()),
-        *(f"smem_budget <= {smem - 1}" for smem in RING_SMEM.values()),
-        "dim % 16 == 0",
-        "seqlen_kv >= 1",
-        "384*dim - smem_budget <= 0",
-        "batch == 1",
-        "batch != 1",
-        "seqlen_kv >= 1024",
-        "seqlen_kv <= 1023",
-        "heads == 32",
-        "heads != 32",
-        "heads_kv == 4",
-        "heads_kv != 4",
-        "dim == 128",
-        "dim != 128",
-        "dtype == torch.float16",
-        "dtype != torch.float16",
-        "softcap == 0.0",
-        "softcap != 0.0",
-    ],
+    ("GQADenseFwdOp", "gqa_dense"): ATTENTION_FACES,
     **{place: row_faces(smem) for place, smem in ROWS.items()},
     ("BatchNormFwdOp", "batch_norm_fwd_train"): [*channel_faces(16_384), "n*spatial <= 32", "n*spatial >= 33"],
     ("BatchNormFwdOp", "batch_norm_fwd_infer"): RUNNING,

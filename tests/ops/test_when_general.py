@@ -249,7 +249,12 @@ def test_attention_with_two_sequences_misses_the_kernel_for_one_by_one_clause(
     sizes = {"heads": 32, "heads_kv": 4, "dim": 128, "seqlen_kv": 4096}
     with pytest.raises(FellToGeneral) as error:
         op.kernel_for("gqa_dense", AttentionCall(batch=2, **sizes, device=two_devices[0]))
-    near = ["gqa_dense_decode_bs1", "gqa_dense_decode_long_context"]
+    near = [
+        "gqa_dense_decode_bs1",
+        "gqa_dense_decode_long_context",
+        "gqa_dense_decode_sliding_window",
+        "gqa_dense_fp8_decode",
+    ]
     assert [entry.key for entry in error.value.explanation.near_misses if "decode" in entry.key] == near
     op.kernel_for("gqa_dense", AttentionCall(batch=1, **sizes, device=two_devices[0]))
     said = str(op.explain("gqa_dense", AttentionCall(batch=2, **sizes, arch=90)))

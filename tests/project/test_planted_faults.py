@@ -18,8 +18,13 @@ pytest.importorskip("torch", reason="the real ops need torch")
 
 ROOT = Path(__file__).resolve().parents[2]
 DECODE = "tileops/kernels/attention/gqa/decode.py"
+DECODE_SHAPE = "tileops/kernels/attention/gqa/decode_shape.py"
 NORM = "tileops/kernels/norm/layer_norm.py"
-MODULES = {DECODE: "tileops.ops.attention.gqa_dense", NORM: "tileops.ops.norm.layer_norm"}
+MODULES = {
+    DECODE: "tileops.ops.attention.gqa_dense",
+    DECODE_SHAPE: "tileops.ops.attention.gqa_dense",
+    NORM: "tileops.ops.norm.layer_norm",
+}
 """The op that a fault of a file is looked for in."""
 TILED = '    """Layer normalization of rows of any length."""\n'
 OVERRIDDEN = f"""{TILED}
@@ -66,8 +71,8 @@ FOUND_BY_AUDIT = {
     ),
     "an arch is swapped": Fault(
         DECODE,
-        "supported_archs: list[int] = [*ARCHS]",
-        "supported_archs: list[int] = [80, 86, 90]",
+        "supported_archs: list[int] = [*ARCHS]\n    general: bool = True",
+        "supported_archs: list[int] = [80, 86, 90]\n    general: bool = True",
         frozenset({"gap", "served-gap"}),
         subjects=frozenset({"sm_89"}),
     ),
@@ -79,15 +84,15 @@ FOUND_BY_AUDIT = {
         ("gqa_dense_decode_bs1",),
     ),
     "a Hopper tile goes to every arch": Fault(
-        DECODE,
-        "(DecodeTile(64, 64, 2), SMALLEST_TILE)",
-        "(DecodeTile(64, 128, 3),)",
-        frozenset({"gap"}),
+        DECODE_SHAPE,
+        "ALONE: Final = Ladder(warps=(8, 4, 2, 1), stages=(6, 5, 4, 3, 2))",
+        "ALONE: Final = Ladder(warps=(8,), stages=(3,))",
+        frozenset({"served-gap"}),
     ),
     "a budget is not looked at": Fault(
-        DECODE,
-        "if call.smem_budget is not None and cls.block_smem_bytes(call) > call.smem_budget:",
-        "if cls.block_smem_bytes(call) < 0:",
+        DECODE_SHAPE,
+        "if smem_budget is not None and needed > smem_budget:",
+        "if needed < 0:",
         frozenset({"fits"}),
     ),
     "a rule throws": Fault(

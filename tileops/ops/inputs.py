@@ -7,7 +7,14 @@ from typing import Any
 
 import torch
 
-__all__ = ["InputError", "finite_eps", "require_alike", "require_same_device", "require_tensor"]
+__all__ = [
+    "InputError",
+    "finite_eps",
+    "require_alike",
+    "require_float32",
+    "require_same_device",
+    "require_tensor",
+]
 
 
 class InputError(ValueError):
@@ -29,14 +36,30 @@ class InputError(ValueError):
         self.expected = expected
 
 
-def require_tensor(op: object, argument: str, value: object) -> None:
-    """Check that *value* is a tensor.
+def require_tensor(op: object, argument: str, value: object) -> torch.Tensor:
+    """*value*, which is a tensor.
 
     Raises:
         TypeError: it is not.
     """
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{type(op).__name__}: {argument} is {value!r}, a {type(value).__name__}: pass a torch.Tensor")
+    return value
+
+
+def require_float32(op: object, argument: str, value: object, other: str, like: torch.Tensor) -> torch.Tensor:
+    """*value*, which is a float32 tensor and lives where *like* does.
+
+    Raises:
+        TypeError: it is no tensor.
+        InputError: it is of another dtype, or elsewhere.
+    """
+    tensor = require_tensor(op, argument, value)
+    if tensor.dtype != torch.float32:
+        message = f"is {tensor.dtype}: pass torch.float32"
+        raise InputError(op, argument, message, found=tensor.dtype, expected=torch.float32)
+    require_same_device(op, argument, tensor, other, like)
+    return tensor
 
 
 def require_alike(op: object, argument: str, tensor: torch.Tensor, other: str, like: torch.Tensor) -> None:

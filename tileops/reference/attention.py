@@ -8,11 +8,13 @@ from tileops.kernels.attention.call_spec import (
     UNBOUNDED,
     AttentionCall,
     GQADenseFwdInterface,
+    Rotation,
+    Scales,
     softmax_scale,
 )
 from tileops.kernels.kernel_base import Entry, Kernel
 
-__all__ = ["GQADenseReferenceKernel", "gqa_dense", "visible_keys"]
+__all__ = ["GQADenseReferenceKernel", "gqa_dense", "rotated", "visible_keys"]
 
 
 def visible_keys(
@@ -47,6 +49,27 @@ def visible_keys(
     if window_size_right != UNBOUNDED:
         seen &= key <= position + window_size_right
     return seen
+
+
+def rotated(x: torch.Tensor, rotation: Rotation, first_position: int, *, interleaved: bool) -> torch.Tensor:
+    """*x* with the first elements of its heads rotated in pairs, in float64, rounded to its dtype.
+
+    Args:
+        x: ``(batch, seqlen, heads, dim)``, any dtype.
+        rotation: Cosines and sines of as many pairs as are rotated, for each position.
+        first_position: Of the first element of a sequence.
+        interleaved: Whether neighbours are a pair, as in the call spec.
+    """
+    half = rotation.cos.shape[1]
+    positions = slice(first_position, first_position + x.shape[1])
+    cos, sin = (table[positions].double()[:, None, :] for table in rotation)
+    turned = x.double().clone()
+    head = turned[..., : 2 * half]
+    a, b = (head[..., 0::2], head[..., 1::2]) if interleaved else (head[..., :half], head[..., half:])
+    new_a, new_b = a * cos - b * sin, b * cos + a * sin
+    a.copy_(new_a)
+    b.copy_(new_b)
+    return turned.to(x.dtype)
 
 
 def gqa_dense(
@@ -100,7 +123,7 @@ def gqa_dense(
 
 
 class GQADenseReferenceKernel(Kernel, GQADenseFwdInterface):
-    """Attention in float64, rounded once at the end: any number of queries, any window.
+    """Attention in float64, rounded once at the end: any number of queries, any window, rotation and float8 too.
 
     Args:
         is_causal: As in the call spec.
@@ -108,6 +131,8 @@ class GQADenseReferenceKernel(Kernel, GQADenseFwdInterface):
         softcap: As in the call spec.
         window_size_left: As in the call spec.
         window_size_right: As in the call spec.
+        interleaved: Whether neighbours are rotated as a pair.
+        dtype: Of the result.
     """
 
     devices: frozenset[str] = frozenset({"cpu"})
@@ -119,37 +144,48 @@ class GQADenseReferenceKernel(Kernel, GQADenseFwdInterface):
         softcap: float,
         window_size_left: int,
         window_size_right: int,
+        interleaved: bool,
+        dtype: torch.dtype,
     ) -> None:
         self.is_causal = is_causal
         self.sm_scale = sm_scale
         self.softcap = softcap
         self.window_size_left = window_size_left
         self.window_size_right = window_size_right
-
-    @classmethod
-    def refusal(cls, call: AttentionCall) -> str | None:
-        """Refuse what takes more tensors than the interface has."""
-        if call.fuse_rope:
-            return "fuse_rope: rotary embedding is not applied here; rotate queries and keys beforehand"
-        if call.is_fp8:
-            return "is_fp8: float8 tensors need scales, which the interface does not take"
-        return super().refusal(call)
+        self.interleaved = interleaved
+        self.dtype = dtype
 
     @classmethod
     def entry_for(cls, call: AttentionCall) -> Entry:
-        """What changes meaning is held; shapes and dtype are read off the tensors."""
+        """What changes meaning is held; shapes are read off the tensors."""
         identity = (
             call.is_causal,
             call.sm_scale,
             call.softcap,
             call.window_size_left,
             call.window_size_right,
+            call.rope_interleaved,
+            call.dtype,
         )
         return identity, lambda: cls(*identity)
 
     @torch.no_grad()
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        scales: Scales | None = None,
+        rotation: Rotation | None = None,
+    ) -> torch.Tensor:
         """Attend; see the interface."""
+        if rotation is not None:
+            q = rotated(q, rotation, k.shape[1] - q.shape[1], interleaved=self.interleaved)
+            k = rotated(k, rotation, 0, interleaved=self.interleaved)
+        if scales is not None:
+            q, k, v = (
+                each.double() * scale.double()[:, None, :, None] for each, scale in zip((q, k, v), scales, strict=True)
+            )
         return gqa_dense(
             q,
             k,
@@ -159,4 +195,4 @@ class GQADenseReferenceKernel(Kernel, GQADenseFwdInterface):
             softcap=self.softcap,
             window_size_left=self.window_size_left,
             window_size_right=self.window_size_right,
-        ).to(q.dtype)
+        ).to(self.dtype)

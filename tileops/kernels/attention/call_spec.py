@@ -5,17 +5,27 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import abstractmethod
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import torch
 from tileops_rules import OneOf
 
-from tileops.kernels.attention.gqa.limits import ARCHS, SMALLEST_TILE, head_refusal, keys_refusal
+from tileops.kernels.attention.gqa.decode_shape import FP8_DECODE_ARCHS, decode_refusal, row_warps_for
+from tileops.kernels.attention.gqa.fp8_prefill_limits import fp8_prefill_refusal
+from tileops.kernels.attention.gqa.limits import ARCHS
 from tileops.kernels.attention.gqa.prefill_limits import SMALLEST_PREFILL_TILE, prefill_refusal
 from tileops.kernels.call_spec import CallSpec
 from tileops.kernels.kernel_base import KernelInterface
 
-__all__ = ["FACTOR_RANGE", "UNBOUNDED", "AttentionCall", "GQADenseFwdInterface", "softmax_scale"]
+__all__ = [
+    "FACTOR_RANGE",
+    "UNBOUNDED",
+    "AttentionCall",
+    "GQADenseFwdInterface",
+    "Rotation",
+    "Scales",
+    "softmax_scale",
+]
 
 UNBOUNDED = -1
 """The window size that leaves its side open."""
@@ -36,14 +46,17 @@ class AttentionCall(CallSpec):
         max_seqlen_q: Queries of a sequence. They stand at its end: query ``i`` has position
             ``seqlen_kv - max_seqlen_q + i``.
         seqlen_kv: Keys of a sequence.
-        dtype: Of queries, keys, values and output.
+        dtype: Of the result; of queries, keys and values too where they are not float8.
         is_causal: Whether a query sees only the keys at its own position and before.
         sm_scale: Factor of the scores; ``None`` for ``1 / sqrt(dim)``.
         softcap: Where above 0, scores become ``softcap * tanh(scores / softcap)`` before any mask.
         window_size_left: How many keys before its own position a query sees; ``UNBOUNDED`` for all.
         window_size_right: How many keys after its own position a query sees; ``UNBOUNDED`` for all.
         fuse_rope: Whether rotary embedding is applied to queries and keys inside the kernel.
-        is_fp8: Whether queries, keys and values are float8 with scales.
+        rotary_dim: How many elements of a head, from the first on, are rotated; 0 where ``fuse_rope`` is not set.
+        rope_interleaved: Whether neighbours are rotated as a pair, ``(0, 1), (2, 3), …``; otherwise an element and
+            the one ``rotary_dim / 2`` after it, as in NeoX.
+        is_fp8: Whether queries, keys and values are ``float8_e4m3fn`` with a scale for each head.
     """
 
     batch: int = 1
@@ -59,6 +72,8 @@ class AttentionCall(CallSpec):
     window_size_left: int = UNBOUNDED
     window_size_right: int = UNBOUNDED
     fuse_rope: bool = False
+    rotary_dim: int = 0
+    rope_interleaved: bool = False
     is_fp8: bool = False
 
     def invalid(self) -> str | None:
@@ -77,6 +92,17 @@ class AttentionCall(CallSpec):
             return f"max_seqlen_q {self.max_seqlen_q} is not positive"
         if self.seqlen_kv < 0:
             return f"seqlen_kv {self.seqlen_kv} is negative"
+        if self.fuse_rope:
+            if not 2 <= self.rotary_dim <= self.dim or self.rotary_dim % 2 != 0:
+                return f"rotary_dim {self.rotary_dim} is not an even number from 2 to dim {self.dim}"
+            if self.is_fp8:
+                return "fuse_rope and is_fp8: a rotated float8 number is no float8 number"
+            if self.max_seqlen_q > self.seqlen_kv:
+                return f"max_seqlen_q {self.max_seqlen_q} is more than seqlen_kv {self.seqlen_kv}: positions begin at 0"
+        elif self.rotary_dim != 0:
+            return f"rotary_dim {self.rotary_dim} is not 0, and fuse_rope is not set"
+        elif self.rope_interleaved:
+            return "rope_interleaved is set, and fuse_rope is not"
         if self.softcap != 0.0 and not 1.0 / FACTOR_RANGE < self.softcap < FACTOR_RANGE:
             low, high = f"{1.0 / FACTOR_RANGE:g}", f"{FACTOR_RANGE:g}"
             return f"softcap {self.softcap} is not 0 (off) or between {low} and {high}"
@@ -107,50 +133,88 @@ def softmax_scale(dim: int, sm_scale: float | None) -> float:
     return 1.0 / math.sqrt(dim) if sm_scale is None else sm_scale
 
 
+class Scales(NamedTuple):
+    """What float8 numbers stand for: each times the scale of its head; float32, positive, any stride of batch.
+
+    Attributes:
+        q: ``(batch, heads)``.
+        k: ``(batch, heads_kv)``.
+        v: ``(batch, heads_kv)``.
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+
+
+class Rotation(NamedTuple):
+    """By what a pair of elements is rotated at each position; float32, contiguous.
+
+    Attributes:
+        cos: ``(positions, rotary_dim / 2)``, at least as many positions as there are keys.
+        sin: Like *cos*.
+    """
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+
 class GQADenseFwdInterface(KernelInterface):
-    """Grouped-query attention of queries at the end of their sequences over contiguous keys and values."""
+    """Grouped-query attention of queries at the end of their sequences over keys and values that lie in order."""
 
     request = AttentionCall
+    extent = "seqlen_kv"
 
     @classmethod
     def unserved(cls, call: AttentionCall) -> str | None:
-        """What takes other tensors than these; on CUDA devices what neither decode nor prefill is built for."""
-        if call.fuse_rope:
-            return "rotary embedding is not applied inside a kernel: rotate queries and keys beforehand"
-        if call.is_fp8:
-            return "float8 tensors need scales, which this interface does not take"
+        """On CUDA devices what neither decode nor prefill is built for."""
         if call.arch is None:
             return None
         if call.arch not in ARCHS:
             return f"nothing is built for sm_{call.arch}, only for sm_{', sm_'.join(map(str, ARCHS))}"
-        if call.prefill_region:
-            needed = SMALLEST_PREFILL_TILE.smem_bytes(call.dim)
-            return prefill_refusal(call.dim, call.dtype, needed, call.smem_budget)
-        reason = head_refusal(call.dim, call.dtype) or keys_refusal(call.seqlen_kv)
-        if reason is not None:
-            return reason
-        needed = SMALLEST_TILE.smem_bytes(call.dim)
-        if call.smem_budget is not None and needed > call.smem_budget:
-            return f"dim {call.dim} needs {needed} bytes of shared memory a block, the device has {call.smem_budget}"
-        return None
+        if call.fuse_rope and call.max_seqlen_q != 1:
+            return (
+                f"fuse_rope and max_seqlen_q {call.max_seqlen_q}: rotary embedding is applied inside decode of one "
+                f"query alone; rotate queries and keys beforehand"
+            )
+        if call.is_fp8 and call.arch not in FP8_DECODE_ARCHS:
+            return f"is_fp8: float8 is not multiplied on sm_{call.arch}"
+        if call.max_seqlen_q == 1:
+            row_warps = row_warps_for(call.heads, call.heads_kv)
+            return decode_refusal(call.dim, call.dtype, row_warps, call.smem_budget, call.is_fp8)
+        if call.is_fp8:
+            return fp8_prefill_refusal(call.arch, call.dim, call.dtype, call.smem_budget)
+        needed = SMALLEST_PREFILL_TILE.smem_bytes(call.dim)
+        return prefill_refusal(call.dim, call.dtype, needed, call.smem_budget)
 
     @abstractmethod
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        scales: Scales | None = None,
+        rotation: Rotation | None = None,
+    ) -> torch.Tensor:
         """Attend: ``softmax(mask(softcap(q @ k.T * sm_scale))) @ v`` for each query head.
 
         Query head ``h`` reads key and value head ``h // (heads // heads_kv)``. Query ``i`` stands at position
         ``seqlen_kv - max_seqlen_q + i``: causality and windows count from there, so that for one query
         causality hides nothing. ``softcap`` above 0 turns scores into ``softcap * tanh(scores / softcap)``.
-        Scores and sums are held in float32 or wider. A query that sees no key gives zeros. A NaN in a query
-        or in a key or value it sees gives NaN in the results it takes part in, and may where the value is one
-        that is hidden; what infinities give is undefined. Every tensor is contiguous on ``call.device``; nothing is
-        written in place.
+        Scores and sums are held in float32 or wider, but that the tensor cores of sm_90 hold some 13 bits of a sum of
+        products of float8. A query that sees no key gives zeros. A NaN in a query or in a key or value it sees gives
+        NaN in the results it takes part in, and may where the value is one that is hidden; what infinities give is
+        undefined. Every tensor is on ``call.device``, of any strides; nothing is written in place.
 
         Args:
-            q: ``(batch, max_seqlen_q, heads, dim)`` in ``call.dtype``.
-            k: ``(batch, seqlen_kv, heads_kv, dim)`` in ``call.dtype``.
-            v: ``(batch, seqlen_kv, heads_kv, dim)`` in ``call.dtype``.
+            q: ``(batch, max_seqlen_q, heads, dim)`` in ``call.dtype``, or ``float8_e4m3fn`` where ``call.is_fp8``.
+            k: ``(batch, seqlen_kv, heads_kv, dim)`` in the dtype of *q*.
+            v: ``(batch, seqlen_kv, heads_kv, dim)`` in the dtype of *q*.
+            scales: Where ``call.is_fp8``, and only there: what *q*, *k* and *v* are multiplied with.
+            rotation: Where ``call.fuse_rope``, and only there: the first ``rotary_dim`` elements of each query and key
+                head are rotated at its position, key ``j`` at position ``j``: elements ``(a, b)`` of a pair become
+                ``(a cos - b sin, b cos + a sin)``, rounded to ``call.dtype``.
 
         Returns:
-            A new tensor ``(batch, max_seqlen_q, heads, dim)`` in ``call.dtype``.
+            A new contiguous tensor ``(batch, max_seqlen_q, heads, dim)`` in ``call.dtype``.
         """

@@ -14,7 +14,15 @@ from typing import Any, ClassVar
 import torch
 from tileops_rules.archs import KNOWN_ARCHS
 
-from tileops.kernels.attention.call_spec import UNBOUNDED, AttentionCall, GQADenseFwdInterface, softmax_scale
+from tileops.kernels.attention.call_spec import (
+    UNBOUNDED,
+    AttentionCall,
+    GQADenseFwdInterface,
+    Rotation,
+    Scales,
+    softmax_scale,
+)
+from tileops.kernels.attention.gqa.limits import HOPPER
 from tileops.kernels.attention.gqa.prefill_limits import (
     PREFILL_ARCHS,
     RING_TILES,
@@ -39,7 +47,6 @@ __all__ = [
 MMA_PROGRAMS = "tileops.kernels.attention.gqa.prefill_mma_program"
 RING_PROGRAMS = "tileops.kernels.attention.gqa.prefill_program"
 
-HOPPER = 90
 RING_THREADS = 384
 """Three warpgroups: two multiply, one brings."""
 
@@ -156,7 +163,7 @@ class PrefillKernel(Kernel, GQADenseFwdInterface):
     def refusal(cls, call: AttentionCall) -> str | None:
         """Refuse decode of whole sequences, and head sizes, dtypes and devices that no tile is made for."""
         if call.is_fp8:
-            return "is_fp8: float8 tensors need scales, which are not taken here"
+            return "is_fp8: float8 is not multiplied here"
         if not call.prefill_region:
             return f"max_seqlen_q {call.max_seqlen_q} and no left window: one query that sees every key is decode"
         if call.fuse_rope:
@@ -166,8 +173,15 @@ class PrefillKernel(Kernel, GQADenseFwdInterface):
             return reason
         return super().refusal(call)
 
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """Attend; see the interface."""
+    def forward(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        scales: Scales | None = None,
+        rotation: Rotation | None = None,
+    ) -> torch.Tensor:
+        """Attend; see the interface. Tensors that are not contiguous are copied."""
         seqlen_q, seqlen_kv = q.shape[1], k.shape[1]
         if seqlen_kv == 0:
             return torch.zeros(q.shape, dtype=q.dtype, device=q.device)
@@ -175,7 +189,8 @@ class PrefillKernel(Kernel, GQADenseFwdInterface):
         # No window reaches further than the sequence, so that sums of positions and windows stay within 32 bits: the
         # keys and values of 2**30 positions are 256 GiB, which no card of these archs has.
         left, right = min(self.build.window_left, seqlen_kv), min(self.build.window_right, seqlen_q)
-        self.attend(aligned(q), aligned(k), aligned(v), out, left, right)
+        queries, keys, values = (aligned(each.contiguous()) for each in (q, k, v))
+        self.attend(queries, keys, values, out, left, right)
         return out
 
 

@@ -5,41 +5,43 @@ that only a string holds are not in its closure.
 
 A block has three warpgroups with roles of their own. The last one brings queries, keys and values by TMA; the
 first two multiply, 64 queries each, and meet the copies at barriers only. Blocks stay: each takes one tile of
-queries after another, longest first.
-
-What is done to scores: see ``score_macros_program.py``.
+queries after another, longest first. What it shares with the program for float8: see ``prefill_macros_program.py``.
 """
 
 from typing import Any
 
 import tilelang.language as T
 
-from tileops.kernels.attention.gqa.score_macros_program import WEIGHT_BITS, ScoreScale, hide, scale_scores
+from tileops.kernels.attention.gqa.prefill_macros_program import (
+    CHAINS,
+    CONSUMER_REGISTERS,
+    CONSUMER_THREADS,
+    CONSUMER_WARPS,
+    LOWEST,
+    PASSES,
+    PRODUCER_REGISTERS,
+    QUERIES,
+    WARP,
+    WARPGROUP,
+    PrefillShape,
+    WeightRange,
+    bend,
+    divide,
+    lay_out,
+    multiply_keys,
+    placed,
+    release,
+    release_everywhere,
+    rescale,
+    shared_barrier,
+    weigh,
+)
+from tileops.kernels.attention.gqa.score_macros_program import WEIGHT_BITS, ScoreScale
 
 __all__ = ["PASSES", "attend_tiles"]
 
-PASSES = ("TL_DISABLE_THREAD_STORAGE_SYNC", "TL_DISABLE_SHARED_MEMORY_REUSE", "TL_ENABLE_FAST_MATH")
-
-
-GROWTH_BITS = 8
-"""A row is brought to a new base when its largest score exceeds the old one by this, not whenever it grows: its
-weights begin ``2**8`` below the largest that may be, and results are seldom scaled."""
-
-WARP = 32
-WARPGROUP = 128
-CONSUMERS = 2
-CONSUMER_THREADS = CONSUMERS * WARPGROUP
-CONSUMER_WARPS = CONSUMER_THREADS // WARP
-PRODUCER_REGISTERS = 24
-CONSUMER_REGISTERS = 240
-LOWEST = -3.0e38
-"""What the maximum of no score stands for: finite, so that differences to minus infinity are no NaN."""
-CHAINS = 8
-"""Keys after which a row of scores comes back to the same thread."""
-L2_BYTES = 32 << 20
-"""Keys and values that may be in use at a time, so that they stay in the L2 cache."""
-STORE_TURN = 8
-"""Named barrier of both multiplying warpgroups, around the store of their results."""
+WEIGHTS = WeightRange(WEIGHT_BITS, growth=8)
+ITEM_BYTES = 2
 
 
 def attend_tiles(
@@ -85,145 +87,14 @@ def attend_tiles(
     batch = T.dynamic("batch")
     seqlen_q = T.dynamic("seqlen_q")
     seqlen_kv = T.dynamic("seqlen_kv")
-    group = heads // heads_kv
-    tile_queries = 64 * CONSUMERS
     bounded_right = bounded_right or is_causal
+    shape = PrefillShape(heads, heads_kv, dim * ITEM_BYTES, tile_keys, bounded_left, bounded_right, cluster)
     score = ScoreScale(sm_scale, softcap)
-    folded, scale = score.folded, score.scale
-    threads = CONSUMER_THREADS + WARPGROUP
-    placement = {"cluster_dims": (cluster, 1, 1)} if cluster > 1 else {}
-    sharing = {"cluster_mask": (1 << cluster) - 1} if cluster > 1 else {}
-
-    def shared_barrier(counts):
-        """Barriers that every block of a cluster may arrive at."""
-        return T.alloc_barrier(counts) if cluster == 1 else T.alloc_cluster_barrier(counts)
-
-    @T.macro
-    def release(barriers, slot, tx):
-        """One thread of each warp says that its warp has read what it was waiting for."""
-        if tx % WARP == 0:
-            T.mbarrier_arrive(barriers[slot])
-
-    @T.macro
-    def release_everywhere(barriers, slot, tx):
-        """The same, to each block of the cluster."""
-        if tx % WARP == 0:
-            if cluster == 1:
-                T.mbarrier_arrive(barriers[slot])
-            else:
-                for rank in T.unroll(cluster):
-                    T.mbarrier_arrive(barriers[slot], rank)
-
-    @T.macro
-    def bend(scores, at, row, masked, seqlen_kv, window_left, window_right):
-        """Scale where the scale is not folded into the exponent, and hide keys that a query does not see."""
-        scale_scores(scores, tile_queries, tile_keys, score)
-        if masked:
-            hide(
-                scores, tile_queries, tile_keys, at, row, seqlen_kv, window_left, window_right, bounded_left,
-                bounded_right,
-            )  # fmt: skip
-
-    @T.macro
-    def weigh(scores, tops, top, base, before, shrink, sums):
-        """Scores become weights, still in float32.
-
-        Largest scores and sums are taken over every eighth key first: these lie in one thread, in chains that
-        do not wait for each other. Sums stay so until the last trip.
-        """
-        for i, j in T.Parallel(tile_queries, CHAINS):
-            tops[i, j] = LOWEST
-        for n in T.unroll(tile_keys // CHAINS):
-            for i, j in T.Parallel(tile_queries, CHAINS):
-                tops[i, j] = T.max(tops[i, j], scores[i, n * CHAINS + j])
-        T.reduce_max(tops, top, dim=1)
-        for i in T.Parallel(tile_queries):
-            before[i] = base[i]
-            top[i] = top[i] * scale - (WEIGHT_BITS - GROWTH_BITS) if folded else top[i] - (WEIGHT_BITS - GROWTH_BITS)
-            base[i] = T.if_then_else(top[i] > before[i] + GROWTH_BITS, top[i], before[i])
-            shrink[i] = T.exp2(before[i] - base[i])
-        for i, j in T.Parallel(tile_queries, CHAINS):
-            sums[i, j] = sums[i, j] * shrink[i]
-        for n in T.unroll(tile_keys // CHAINS):
-            for i, j in T.Parallel(tile_queries, CHAINS):
-                if folded:
-                    scores[i, n * CHAINS + j] = T.exp2(scores[i, n * CHAINS + j] * scale - base[i])
-                else:
-                    scores[i, n * CHAINS + j] = T.exp2(scores[i, n * CHAINS + j] - base[i])
-        for n in T.unroll(tile_keys // CHAINS):
-            for i, j in T.Parallel(tile_queries, CHAINS):
-                sums[i, j] = sums[i, j] + scores[i, n * CHAINS + j]
-
-    @T.macro
-    def rescale(acc, shrink):
-        """Bring results to the base of their row, where any base of a warp has grown."""
-        grown = T.alloc_var("int32")
-        grown = 0
-        for i in T.Parallel(tile_queries):
-            grown = grown | T.if_then_else(shrink[i] < 1.0, 1, 0)
-        if T.any_sync(grown != 0):
-            for i, d in T.Parallel(tile_queries, dim):
-                acc[i, d] = acc[i, d] * shrink[i]
-
-    @T.macro
-    def multiply_keys(queries, k_ring, scores, slot):
-        T.wgmma_gemm(
-            queries, k_ring[slot, :, :], scores, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow
-        )
+    group = shape.group
 
     @T.macro
     def multiply_values(weights, v_ring, acc, slot):
         T.wgmma_gemm(weights, v_ring[slot, :, :], acc, policy=T.GemmWarpPolicy.FullRow)
-
-    def section_of(seqlen_kv, batch):
-        """Key heads whose keys and values stay in the L2 cache together; tiles of these come side by side."""
-        return T.max(T.min(L2_BYTES // (2 * dim * 2) // seqlen_kv, heads_kv * batch), 1)
-
-    def low_of(row, high, window_left):
-        """First tile of keys that a tile of queries multiplies, the first of which stands at *row*."""
-        return T.min(T.max(row - window_left, 0) // tile_keys, high - 1) if bounded_left else 0
-
-    def high_of(row, seqlen_kv, window_right):
-        """One past the last tile of keys that it multiplies: one tile at least."""
-        high = T.ceildiv(seqlen_kv, tile_keys)
-        if bounded_right:
-            high = T.min(high, (T.max(row + tile_queries + window_right, 1) + tile_keys - 1) // tile_keys)
-        return high
-
-    def clear_high_of(row, low, high, seqlen_kv, window_right):
-        """One past the last tile of keys that no query of the tile fails to see, the last multiplied one apart."""
-        clear = seqlen_kv // tile_keys
-        if bounded_right:
-            clear = T.min(clear, T.max(row + window_right + 1, 0) // tile_keys)
-        return T.max(T.min(clear, high - 1), low)
-
-    def clear_low_of(row, low, clear_high, window_left):
-        """First of those tiles."""
-        if not bounded_left:
-            return low
-        clear = T.max(row + tile_queries - 1 - window_left + tile_keys - 1, 0) // tile_keys
-        return T.min(T.max(clear, low), clear_high)
-
-    @T.macro
-    def placed(tile, rows, section, batch, block):
-        """First query, head and sequence of a tile: sections one after the other, in each the longest tiles first.
-
-        Every other section begins with its shortest tiles instead, so that where two meet tiles are of one length,
-        and the last one ends with its shortest.
-        """
-        part = T.alloc_var("int32")
-        inside = T.alloc_var("int32")
-        width = T.alloc_var("int32")
-        begin = T.alloc_var("int32")
-        head = T.alloc_var("int32")
-        part = tile // (section * (group // cluster) * rows)
-        inside = tile % (section * (group // cluster) * rows)
-        width = T.min(section, heads_kv * batch - part * section) * (group // cluster)
-        begin = inside // width
-        if ((heads_kv * batch - 1) // section - part) % 2 == 0:
-            begin = rows - 1 - begin
-        head = part * section * group + inside % width * cluster + block % cluster
-        return begin * tile_queries, head % heads, head // heads
 
     @T.prim_func
     def gqa_prefill_attend(
@@ -235,20 +106,18 @@ def attend_tiles(
         window_right: T.int32,
     ):
         with T.Kernel(
-            T.min(T.ceildiv(seqlen_q, tile_queries) * (heads // cluster) * batch, sm_count // cluster) * cluster,
-            threads=threads,
-            **placement,
+            shape.grid(seqlen_q, batch, sm_count), threads=CONSUMER_THREADS + WARPGROUP, **shape.placement
         ) as block:
-            q_tile = T.alloc_shared((tile_queries, dim), dtype)
+            q_tile = T.alloc_shared((QUERIES, dim), dtype)
             k_ring = T.alloc_shared((stages, tile_keys, dim), dtype)
             v_ring = T.alloc_shared((stages, tile_keys, dim), dtype)
-            out_tile = T.alloc_shared((tile_queries, dim), dtype) if own_out else q_tile
+            out_tile = T.alloc_shared((QUERIES, dim), dtype) if own_out else q_tile
             q_full = T.alloc_barrier(1)
             q_free = T.alloc_barrier(CONSUMER_WARPS)
             k_full = T.alloc_barrier([1] * stages)
-            k_free = shared_barrier([CONSUMER_WARPS * cluster] * stages)
+            k_free = shared_barrier([CONSUMER_WARPS * cluster] * stages, cluster)
             v_full = T.alloc_barrier([1] * stages)
-            v_free = shared_barrier([CONSUMER_WARPS * cluster] * stages)
+            v_free = shared_barrier([CONSUMER_WARPS * cluster] * stages, cluster)
 
             right = 0 if is_causal else window_right
             offset = seqlen_kv - seqlen_q
@@ -265,8 +134,8 @@ def attend_tiles(
             low = T.alloc_var("int32")
             high = T.alloc_var("int32")
             trip = T.alloc_var("int32")
-            rows = T.ceildiv(seqlen_q, tile_queries)
-            section = section_of(seqlen_kv, batch)
+            rows = T.ceildiv(seqlen_q, QUERIES)
+            section = shape.section_of(seqlen_kv, batch)
             tiles = rows * (heads // cluster) * batch
             blocks = T.min(tiles, sm_count // cluster)
             rounds = (tiles + blocks - 1) // blocks
@@ -276,15 +145,14 @@ def attend_tiles(
                 T.dec_max_nreg(PRODUCER_REGISTERS)
                 if tx < CONSUMER_THREADS + WARP:
                     for r in T.serial(rounds):
-                        # Rounds run over the blocks to and fro, so that each gets as much work as any other.
-                        tile = r * blocks + T.if_then_else(r % 2 == 0, block // cluster, blocks - 1 - block // cluster)
+                        tile = shape.tile_of(r, blocks, block)
                         if tile < tiles:
-                            begin, head, sequence = placed(tile, rows, section, batch, block)
-                            high = high_of(begin + offset, seqlen_kv, right)
-                            low = low_of(begin + offset, high, window_left)
+                            begin, head, sequence = placed(tile, rows, section, batch, block, shape)
+                            high = shape.high_of(begin + offset, seqlen_kv, right)
+                            low = shape.low_of(begin + offset, high, window_left)
                             T.mbarrier_wait_parity(q_free, (r & 1) ^ 1)
                             T.tma_copy(
-                                q[sequence, begin : begin + tile_queries, head, :],
+                                q[sequence, begin : begin + QUERIES, head, :],
                                 q_tile,
                                 barrier=q_full,
                                 leader_scope_threads=WARP,
@@ -300,7 +168,7 @@ def attend_tiles(
                                     k_ring[slot, :, :],
                                     barrier=k_full[slot],
                                     leader_scope_threads=WARP,
-                                    **sharing,
+                                    **shape.sharing,
                                 )
                                 release(k_full, slot, tx)
                                 T.mbarrier_wait_parity(v_free[slot], phase ^ 1)
@@ -309,36 +177,36 @@ def attend_tiles(
                                     v_ring[slot, :, :],
                                     barrier=v_full[slot],
                                     leader_scope_threads=WARP,
-                                    **sharing,
+                                    **shape.sharing,
                                 )
                                 release(v_full, slot, tx)
                                 trip += 1
 
             with T.ws(0, 1):
                 T.inc_max_nreg(CONSUMER_REGISTERS)
-                scores = T.alloc_fragment((tile_queries, tile_keys), "float32")
-                weights = T.alloc_fragment((tile_queries, tile_keys), dtype)
-                acc = T.alloc_fragment((tile_queries, dim), "float32")
-                tops = T.alloc_fragment((tile_queries, CHAINS), "float32")
-                sums = T.alloc_fragment((tile_queries, CHAINS), "float32")
-                top = T.alloc_fragment((tile_queries,), "float32")
-                base = T.alloc_fragment((tile_queries,), "float32")
-                before = T.alloc_fragment((tile_queries,), "float32")
-                shrink = T.alloc_fragment((tile_queries,), "float32")
-                total = T.alloc_fragment((tile_queries,), "float32")
-                inverse = T.alloc_fragment((tile_queries,), "float32")
+                scores = T.alloc_fragment((QUERIES, tile_keys), "float32")
+                weights = T.alloc_fragment((QUERIES, tile_keys), dtype)
+                acc = T.alloc_fragment((QUERIES, dim), "float32")
+                tops = T.alloc_fragment((QUERIES, CHAINS), "float32")
+                sums = T.alloc_fragment((QUERIES, CHAINS), "float32")
+                top = T.alloc_fragment((QUERIES,), "float32")
+                base = T.alloc_fragment((QUERIES,), "float32")
+                before = T.alloc_fragment((QUERIES,), "float32")
+                shrink = T.alloc_fragment((QUERIES,), "float32")
+                total = T.alloc_fragment((QUERIES,), "float32")
+                inverse = T.alloc_fragment((QUERIES,), "float32")
                 clear_low = T.alloc_var("int32")
                 clear_high = T.alloc_var("int32")
-                queries = T.alloc_fragment((tile_queries, dim), dtype) if held_queries else q_tile
+                queries = T.alloc_fragment((QUERIES, dim), dtype) if held_queries else q_tile
 
                 for r in T.serial(rounds):
-                    tile = r * blocks + T.if_then_else(r % 2 == 0, block // cluster, blocks - 1 - block // cluster)
+                    tile = shape.tile_of(r, blocks, block)
                     if tile < tiles:
-                        begin, head, sequence = placed(tile, rows, section, batch, block)
-                        high = high_of(begin + offset, seqlen_kv, right)
-                        low = low_of(begin + offset, high, window_left)
-                        clear_high = clear_high_of(begin + offset, low, high, seqlen_kv, right)
-                        clear_low = clear_low_of(begin + offset, low, clear_high, window_left)
+                        begin, head, sequence = placed(tile, rows, section, batch, block, shape)
+                        high = shape.high_of(begin + offset, seqlen_kv, right)
+                        low = shape.low_of(begin + offset, high, window_left)
+                        clear_high = shape.clear_high_of(begin + offset, low, high, seqlen_kv, right)
+                        clear_low = shape.clear_low_of(begin + offset, low, clear_high, window_left)
                         T.clear(acc)
                         T.clear(sums)
                         T.fill(base, LOWEST)
@@ -350,9 +218,21 @@ def attend_tiles(
                         multiply_keys(queries, k_ring, scores, trip % stages)
                         T.wait_wgmma(0)
                         T.warpgroup_fence_operand(scores, num_regs=tile_keys // 2)
-                        release_everywhere(k_free, trip % stages, tx)
-                        bend(scores, (high - 1) * tile_keys, begin + offset, True, seqlen_kv, window_left, right)
-                        weigh(scores, tops, top, base, before, shrink, sums)
+                        release_everywhere(k_free, trip % stages, tx, cluster)
+                        bend(
+                            scores,
+                            (high - 1) * tile_keys,
+                            begin + offset,
+                            True,
+                            seqlen_kv,
+                            window_left,
+                            right,
+                            shape,
+                            score,
+                        )
+                        weigh(
+                            scores, tops, top, base, before, shrink, sums, tile_keys, score.folded, score.scale, WEIGHTS
+                        )
                         T.copy(scores, weights)
 
                         for masked, first, count in (
@@ -370,7 +250,7 @@ def attend_tiles(
                                 multiply_values(weights, v_ring, acc, before_slot)
                                 T.wait_wgmma(1)
                                 T.warpgroup_fence_operand(scores, num_regs=tile_keys // 2)
-                                release_everywhere(k_free, slot, tx)
+                                release_everywhere(k_free, slot, tx, cluster)
                                 bend(
                                     scores,
                                     (first - step) * tile_keys,
@@ -379,14 +259,28 @@ def attend_tiles(
                                     seqlen_kv,
                                     window_left,
                                     right,
+                                    shape,
+                                    score,
                                 )
-                                weigh(scores, tops, top, base, before, shrink, sums)
+                                weigh(
+                                    scores,
+                                    tops,
+                                    top,
+                                    base,
+                                    before,
+                                    shrink,
+                                    sums,
+                                    tile_keys,
+                                    score.folded,
+                                    score.scale,
+                                    WEIGHTS,
+                                )
                                 T.wait_wgmma(0)
                                 T.warpgroup_fence_operand(acc, num_regs=dim // 2)
                                 T.warpgroup_fence_operand(scores, num_regs=tile_keys // 2)
-                                release_everywhere(v_free, before_slot, tx)
+                                release_everywhere(v_free, before_slot, tx, cluster)
                                 T.copy(scores, weights)
-                                rescale(acc, shrink)
+                                rescale(acc, shrink, dim)
 
                         if own_out and not held_queries:
                             release(q_free, 0, tx)
@@ -394,22 +288,13 @@ def attend_tiles(
                         multiply_values(weights, v_ring, acc, trip % stages)
                         T.wait_wgmma(0)
                         T.warpgroup_fence_operand(acc, num_regs=dim // 2)
-                        release_everywhere(v_free, trip % stages, tx)
+                        release_everywhere(v_free, trip % stages, tx, cluster)
                         trip += 1
-                        T.reduce_sum(sums, total, dim=1)
-                        for i in T.Parallel(tile_queries):
-                            inverse[i] = T.if_then_else(total[i] == 0.0, 0.0, 1.0 / total[i])
-                        for i, d in T.Parallel(tile_queries, dim):
-                            acc[i, d] = acc[i, d] * inverse[i]
-                        if own_out:
-                            T.tma_store_wait(0)  # the results before these have left the tile
-                            T.sync_threads(STORE_TURN, CONSUMER_THREADS)
-                        T.copy(acc, out_tile)
-                        T.fence_proxy_async()
-                        T.sync_threads(STORE_TURN, CONSUMER_THREADS)
+                        divide(acc, sums, total, inverse, dim, 1.0)
+                        lay_out(acc, out_tile, own_out)
                         T.tma_copy(
                             out_tile,
-                            out[sequence, begin : begin + tile_queries, head, :],
+                            out[sequence, begin : begin + QUERIES, head, :],
                             leader_scope_threads=CONSUMER_THREADS,
                         )
                         if not own_out:

@@ -11,7 +11,7 @@ from typing import Any
 
 import tilelang.language as T
 
-__all__ = ["LOG2_E", "WEIGHT_BITS", "ScoreScale", "hide", "scale_scores"]
+__all__ = ["LOG2_E", "WEIGHT_BITS", "ScoreScale", "hide", "scale_scores", "times"]
 
 LOG2_E = math.log2(math.e)
 
@@ -76,15 +76,22 @@ def hidden(
     return hides
 
 
+def times(constant: float, factor: Any) -> Any:
+    """*constant* times *factor*, which a launch gives, or alone where that is ``None``."""
+    return constant if factor is None else factor * constant
+
+
 @T.macro
-def scale_scores(scores, queries, keys, score: ScoreScale):
-    """Scale so many *queries* times *keys* scores, where the scale is not folded into the exponent."""
+def scale_scores(scores, queries, keys, score: ScoreScale, factor=None):
+    """Scale so many *queries* times *keys* scores, and by *factor*, where scales are not folded into the exponent."""
     if not score.folded:
         for i, j in T.Parallel(queries, keys):
             if score.capped:
-                scores[i, j] = score.cap - 2.0 * score.cap / (T.exp2(scores[i, j] * score.tanh_scale) + 1.0)
+                scores[i, j] = score.cap - 2.0 * score.cap / (
+                    T.exp2(scores[i, j] * times(score.tanh_scale, factor)) + 1.0
+                )
             else:
-                scores[i, j] = scores[i, j] * score.scale
+                scores[i, j] = scores[i, j] * times(score.scale, factor)
 
 
 @T.macro

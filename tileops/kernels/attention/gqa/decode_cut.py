@@ -1,0 +1,74 @@
+"""How the keys of a decode call are cut over blocks: plain arithmetic, in one place.
+
+The tiles of keys of all sequences make one line, which is cut into runs that differ by one tile at most; each run is
+taken for all units of a sequence at the same time, by a block or a cluster of blocks each. Nothing of this is built in:
+a length costs no build.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tileops.kernels.attention.gqa.decode_layout import DecodeLayout
+from tileops.kernels.attention.gqa.decode_shape import DecodeShape
+
+__all__ = ["DecodeCut", "cut_keys", "runs_for", "runs_of"]
+
+MOST_ROUNDS: Final = 4
+WORTH_A_ROUND: Final = 0.04
+"""How much more of the card another round must fill."""
+
+FEWEST_TILES: Final = 6
+"""Tiles a run, below which half as many runs are faster: on an H200 (2026-11-30, 32 query heads on 4 key heads of 128,
+eight key warps), 16 runs took 12.6, 15.1 and 22.0 us at 4,096, 8,192 and 16,384 keys and 33 runs 13.3, 17.3 and 22.8;
+at 32,768 it was 34.0 and 33.4."""
+
+
+class DecodeCut(NamedTuple):
+    """One launch: run ``r`` takes *base* tiles, one more where ``r < rem``, for each unit of a sequence.
+
+    Attributes:
+        runs: Runs.
+        base: Tiles that every run has.
+        rem: Runs that have one more.
+        slots: Parts that there is room for: two for each run and unit.
+        counters: Counters that the launch needs.
+    """
+
+    runs: int
+    base: int
+    rem: int
+    slots: int
+    counters: int
+
+
+def runs_for(units: int, shape: DecodeShape, sm_count: int) -> int:
+    """Runs that fill *sm_count* multiprocessors, in up to four rounds where one would leave many of them idle.
+
+    Clusters are to fill half of them: on an H200 (2026-11-30, 32 query heads on 4 key heads of 128) two runs took 14.9,
+    21.6, 33.1 and 51.2 us at 8,192, 16,384, 32,768 and 65,536 keys, and four runs 15.4, 22.1, 34.4 and 53.7.
+    """
+    blocks = sm_count if shape.cluster == 1 else sm_count // 2
+    room = max(1, blocks // shape.cluster)
+    best = max(1, room // units)
+    filled = best * units / (-(-best * units // room) * room)
+    for rounds in range(2, MOST_ROUNDS + 1):
+        runs = max(1, rounds * room // units)
+        now = runs * units / (-(-runs * units // room) * room)
+        if now > filled + WORTH_A_ROUND:
+            best, filled = runs, now
+    return best
+
+
+def runs_of(batch: int, keys: int, shape: DecodeShape, full: int) -> int:
+    """Runs of a call, where *full* of them fill the device: as many, or half where runs would be short."""
+    tiles = batch * -(-keys // shape.tile_keys)
+    return full if tiles >= FEWEST_TILES * full else max(1, full // 2)
+
+
+def cut_keys(batch: int, keys: int, layout: DecodeLayout, runs: int) -> DecodeCut:
+    """Cut *keys* keys, 1 or more, of each of *batch* sequences into at most *runs* runs, each of a tile or more."""
+    tiles = batch * -(-keys // layout.shape.tile_keys)
+    runs = min(runs, tiles)
+    blocks = runs * layout.units
+    return DecodeCut(runs, tiles // runs, tiles % runs, 2 * blocks, blocks * layout.shape.cluster)

@@ -1,0 +1,182 @@
+"""What a block of decode looks like, and what decode is built for: rules and interface read it here."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import torch
+
+from tileops.kernels.attention.gqa.limits import DTYPES
+
+__all__ = [
+    "ALONE",
+    "CLUSTERED",
+    "DIMS",
+    "FP8_DECODE_ARCHS",
+    "ROWS",
+    "STEP",
+    "DecodeShape",
+    "Ladder",
+    "decode_refusal",
+    "head_refusal",
+    "pitch_of",
+    "row_warps_for",
+]
+
+STEP: Final = 16
+"""Keys that a warp takes at a time, and depth of one step of the matrix unit: head sizes are multiples of it."""
+ROWS: Final = 16
+"""Query heads that a warp takes: the rows of a product of the matrix unit."""
+VECTOR_BYTES: Final = 16
+"""Bytes of one copy to shared memory."""
+MAX_DIM: Final = 256
+"""Largest head: its float32 results fill half of a thread's registers."""
+DIMS: Final = range(STEP, MAX_DIM + 1, STEP)
+"""The head sizes that kernels are built for."""
+FP8_DECODE_ARCHS: Final = (89, 90)
+"""The architectures that convert float8 numbers by themselves."""
+SHARED_ALIGNMENT: Final = 128
+"""Bytes by which TileLang aligns what shares memory."""
+SMALL_BUFFERS: Final = 8
+"""Shared buffers of a block beside the ring."""
+FLOAT_BYTES: Final = 4
+
+
+def pitch_of(dim: int, is_fp8: bool) -> int:
+    """Bytes from one key to the next in a ring: an odd number of copies, so that eight keys lie in different banks.
+
+    A head of *dim* elements, a multiple of 16, is as many copies as steps where elements are bytes, else twice as many.
+    """
+    if is_fp8:
+        return dim + VECTOR_BYTES * (1 + dim // STEP % 2)
+    return 2 * dim + VECTOR_BYTES
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodeShape:
+    """What a block looks like.
+
+    Attributes:
+        key_warps: Warps, or groups of *row_warps*, that take different keys of a head.
+        row_warps: Warps that share keys, each with 16 query heads.
+        stages: Chunks of 16 keys, and of values, in the ring of a warp.
+        cluster: Blocks that take a run together, and add up through each other's shared memory.
+    """
+
+    key_warps: int
+    row_warps: int
+    stages: int
+    cluster: int = 1
+
+    @property
+    def tile_keys(self) -> int:
+        """Keys that the blocks of a run take at a time."""
+        return STEP * self.key_warps * self.cluster
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.key_warps * self.row_warps
+
+    def rows(self, group: int) -> int:
+        """Query heads of a block, where *group* of them share a key head."""
+        return min(group, ROWS * self.row_warps)
+
+    def units(self, heads_kv: int, group: int) -> int:
+        """Blocks, or clusters, that one run of one sequence needs."""
+        return heads_kv * -(-group // self.rows(group))
+
+    def smem_bytes(self, dim: int, is_fp8: bool = False) -> int:
+        """The most shared memory that a block takes: its rings, and what its warps and its cluster exchange.
+
+        One with fewer query heads than rows takes less. Where warps meet, the rings hold what they have: as much as
+        rings of one stage for each row warp, twice as much of float8.
+        """
+        rows = ROWS * self.row_warps
+        stages = max(self.stages, self.row_warps * (2 if is_fp8 else 1))
+        ring = 2 * self.key_warps * stages * STEP * pitch_of(dim, is_fp8)
+        known = (2 * self.key_warps + 2) * rows * FLOAT_BYTES
+        if self.cluster > 1:
+            known += 2 * rows * dim * FLOAT_BYTES + 2 * self.cluster * rows * FLOAT_BYTES
+        return ring + known + SMALL_BUFFERS * SHARED_ALIGNMENT
+
+
+@dataclasses.dataclass(frozen=True)
+class Ladder:
+    """Shapes from the preferred one down: the first whose need fits the device's shared memory is built.
+
+    Attributes:
+        warps: Warps of a block at most, first choice first.
+        stages: Chunks in the ring of a warp, deepest first.
+        cluster: Blocks of a cluster.
+    """
+
+    warps: tuple[int, ...]
+    stages: tuple[int, ...]
+    cluster: int = 1
+
+    def smallest(self, row_warps: int) -> DecodeShape:
+        """The last resort: what a device has no room for is served by none."""
+        return DecodeShape(max(1, self.warps[-1] // row_warps), row_warps, self.stages[-1], self.cluster)
+
+    def shape_for(self, dim: int, row_warps: int, smem_budget: int, is_fp8: bool = False) -> DecodeShape:
+        """The first shape for heads of *dim* elements that fits, or the smallest."""
+        for warps in self.warps:
+            for stages in self.stages:
+                shape = DecodeShape(max(1, warps // row_warps), row_warps, stages, self.cluster)
+                if shape.smem_bytes(dim, is_fp8) <= smem_budget:
+                    return shape
+        return self.smallest(row_warps)
+
+
+ALONE: Final = Ladder(warps=(8, 4, 2, 1), stages=(6, 5, 4, 3, 2))
+"""A block takes a run by itself. On an H200 (2026-11-30, 32 query heads on 4 and on 8 key heads of 128, float16), one
+block of eight warps a multiprocessor was as fast as two blocks of four, or faster where runs are few, and leaves half
+as many parts to add."""
+
+CLUSTERED: Final = Ladder(warps=(4, 2, 1), stages=(3, 2), cluster=8)
+"""Eight blocks take a run together. On an H200 (2026-11-30, 32 query heads on 4 key heads of 128, float16): 7.7, 8.7,
+9.6 and 12.1 us at 512, 1,024, 2,048 and 4,096 keys where blocks of eight warps by themselves took 9.2, 9.7, 10.5 and
+12.6, and clusters of such blocks 12.6, 9.0, 10.1 and 11.9."""
+
+
+def row_warps_for(heads: int, heads_kv: int) -> int:
+    """Warps that share the keys of a ring: enough for the query heads of a key head, or for 64 of them."""
+    return 1 if heads <= ROWS * heads_kv else 2 if heads <= 2 * ROWS * heads_kv else 4
+
+
+def head_refusal(dim: int, dtype: torch.dtype) -> str | None:
+    """Why no kernel is built for heads of *dim* elements and results of *dtype*, or ``None``."""
+    if dtype not in DTYPES:
+        return f"dtype {dtype} is not torch.float16 or torch.bfloat16"
+    if not DIMS[0] <= dim <= MAX_DIM or dim % STEP != 0:
+        return f"dim {dim} is not a multiple of {STEP} from {DIMS[0]} to {MAX_DIM}"
+    return None
+
+
+def decode_refusal(
+    dim: int,
+    dtype: torch.dtype,
+    row_warps: int,
+    smem_budget: int | None,
+    is_fp8: bool = False,
+    ladder: Ladder = ALONE,
+) -> str | None:
+    """Why no decode kernel is built for these, or ``None``.
+
+    Args:
+        dim: Elements of a head.
+        dtype: Of the results.
+        row_warps: See :func:`row_warps_for`.
+        smem_budget: Bytes of shared memory that a block may take, where that is known.
+        is_fp8: Whether inputs are float8.
+        ladder: The shapes that there are.
+    """
+    reason = head_refusal(dim, dtype)
+    if reason is not None:
+        return reason
+    needed = ladder.smallest(row_warps).smem_bytes(dim, is_fp8)
+    if smem_budget is not None and needed > smem_budget:
+        return f"dim {dim} needs {needed} bytes of shared memory a block, and smem_budget is {smem_budget}"
+    return None

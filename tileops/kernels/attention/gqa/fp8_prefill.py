@@ -1,0 +1,212 @@
+"""Grouped-query attention of float8 queries, keys and values on Hopper, of one query or many."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import torch
+from tileops_rules.archs import KNOWN_ARCHS
+
+from tileops.kernels.attention.call_spec import (
+    UNBOUNDED,
+    AttentionCall,
+    GQADenseFwdInterface,
+    Rotation,
+    Scales,
+    softmax_scale,
+)
+from tileops.kernels.attention.gqa.fp8_prefill_limits import (
+    FP8_PREFILL_ARCH,
+    FP8_TILES,
+    Fp8Tile,
+    fp8_prefill_refusal,
+)
+from tileops.kernels.attention.gqa.prefill import RING_THREADS
+from tileops.kernels.kernel_base import Entry, Kernel
+from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name, stated_arch
+
+__all__ = ["Fp8Build", "GQAFp8Kernel"]
+
+PROGRAMS: Final = "tileops.kernels.attention.gqa.fp8_prefill_program"
+VALUE_PROGRAMS: Final = "tileops.kernels.attention.gqa.fp8_values_program"
+
+RUN_KEYS: Final = 128
+"""Keys by whose multiple turned values are filled up."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fp8Build:
+    """Everything that changes what a launch does: the build identity.
+
+    Windows are held by the kernel and handed to each launch, so that kernels that differ in them share a program.
+
+    Attributes:
+        heads: Query heads.
+        heads_kv: Key and value heads.
+        dim: Elements of a head.
+        dtype: Of the results.
+        sm_scale: Factor of the scores, as a number.
+        softcap: Bound of the scores, 0 for none.
+        is_causal: Whether a query sees no key after its own position.
+        window_left: Keys before its position that a query sees, or ``UNBOUNDED``.
+        window_right: Keys after its position that a query sees, or ``UNBOUNDED``, as where *is_causal* decides.
+        arch: Architecture to build for.
+        sm_count: Multiprocessors, each of which has one block that stays.
+        tile: What a block holds.
+        cluster: Blocks that share keys and values: 1, or 2 where a key head has an even number of query heads.
+        ping_pong: Whether the two multiplying warpgroups take turns at the tensor cores.
+        held_queries: Whether queries are multiplied from registers.
+    """
+
+    heads: int
+    heads_kv: int
+    dim: int
+    dtype: torch.dtype
+    sm_scale: float
+    softcap: float
+    is_causal: bool
+    window_left: int
+    window_right: int
+    arch: int
+    sm_count: int
+    tile: Fp8Tile
+    cluster: int
+    ping_pong: bool = False
+    held_queries: bool = False
+
+
+class GQAFp8Kernel(Kernel, GQADenseFwdInterface):
+    """Float8 attention on Hopper: blocks that stay, one an SM: a warpgroup brings tiles and two multiply.
+
+    A first launch lays values out with the keys of an element side by side, in a workspace of PyTorch's caching
+    allocator as large as the values. Scores, softmax and sums of weights are float32; weights are rounded to float8,
+    with the largest of a row at ``2**6`` to ``2**8``, before they meet the values.
+
+    A product of Hopper's tensor cores adds 32 products of float8 to a running sum and keeps some 13 bits below the
+    largest of them. A score may so be off by ``2**-13`` times the sum of the absolute values of its products, more or
+    less, times its scale: large scores that nearly cancel move the weights. Results are gathered in float32 from sums
+    of no more than 512 keys, and are off by as many times ``2**-13``, at the very most, of the average of ``|v|``.
+
+    Args:
+        build: What to build; see :meth:`entry_for`.
+
+    Raises:
+        ValueError: No kernel is built for the arch, head size or dtype.
+        KernelBuildError: TileLang or nvcc is missing.
+    """
+
+    supported_archs: list[int] = [FP8_PREFILL_ARCH]
+
+    def __init__(self, build: Fp8Build) -> None:
+        reason = fp8_prefill_refusal(build.arch, build.dim, build.dtype)
+        if reason is not None:
+            raise ValueError(reason)
+        self.build = build
+        self.attend = compile_program(
+            PROGRAMS,
+            "attend_tiles",
+            build.arch,
+            heads=build.heads,
+            heads_kv=build.heads_kv,
+            dim=build.dim,
+            depth=build.tile.depth,
+            dtype=dtype_name(build.dtype),
+            sm_scale=build.sm_scale,
+            softcap=build.softcap,
+            is_causal=build.is_causal,
+            bounded_left=build.window_left != UNBOUNDED,
+            bounded_right=build.window_right != UNBOUNDED,
+            tile_keys=build.tile.keys,
+            stages=build.tile.stages,
+            gather=build.tile.gather,
+            ping_pong=build.ping_pong,
+            held_queries=build.held_queries,
+            cluster=build.cluster,
+            run_keys=RUN_KEYS,
+            sm_count=max(build.sm_count, build.cluster),
+        )
+        self.turn = compile_program(
+            VALUE_PROGRAMS, "turn_values", build.arch, heads_kv=build.heads_kv, dim=build.dim, run_keys=RUN_KEYS
+        )
+
+    @classmethod
+    def refusal(cls, call: AttentionCall) -> str | None:
+        """Refuse what is not float8, and head sizes, dtypes and devices that no tile is made for."""
+        if not call.is_fp8:
+            return "is_fp8 is not set: only float8 queries, keys and values are taken here"
+        if call.fuse_rope:
+            return "fuse_rope: rotary embedding is not applied here; rotate queries and keys beforehand"
+        reason = fp8_prefill_refusal(call.arch, call.dim, call.dtype, call.smem_budget)
+        if reason is not None:
+            return reason
+        return super().refusal(call)
+
+    @classmethod
+    def tile_of(cls, call: AttentionCall) -> Fp8Tile:
+        """The tile of the head size, or the last one for a size that is refused."""
+        for tile in FP8_TILES:
+            if call.dim == tile.dim:
+                return tile
+        return FP8_TILES[-1]
+
+    @classmethod
+    def block_smem_bytes(cls, call: AttentionCall) -> int:
+        """What the tile of *call* takes, barriers included; laying out values takes less."""
+        return cls.tile_of(call).smem_bytes
+
+    @classmethod
+    def block_threads(cls, call: AttentionCall) -> int:
+        """The same for every call."""
+        return RING_THREADS
+
+    @classmethod
+    def entry_for(cls, call: AttentionCall) -> Entry:
+        """Heads, head size, dtype, scale, softcap, mask and SM count are held; batch and lengths are not."""
+        arch = stated_arch(call)
+        build = Fp8Build(
+            heads=call.heads,
+            heads_kv=call.heads_kv,
+            dim=call.dim,
+            dtype=call.dtype,
+            sm_scale=softmax_scale(call.dim, call.sm_scale),
+            softcap=call.softcap,
+            is_causal=call.is_causal,
+            window_left=call.window_size_left,
+            window_right=UNBOUNDED if call.is_causal else call.window_size_right,
+            arch=arch,
+            sm_count=call.sm_count if call.sm_count is not None else KNOWN_ARCHS[arch].sm_count,
+            tile=cls.tile_of(call),
+            cluster=2 if call.heads // call.heads_kv % 2 == 0 else 1,
+        )
+        return build, lambda: cls(build)
+
+    def forward(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        scales: Scales | None = None,
+        rotation: Rotation | None = None,
+    ) -> torch.Tensor:
+        """Attend; see the interface. Queries, keys and values that are not contiguous are copied first.
+
+        Raises:
+            ValueError: *scales* is ``None``.
+        """
+        if scales is None:
+            raise ValueError(
+                "scales is None: float8 queries, keys and values are multiplied with the scales of their heads"
+            )
+        batch, seqlen_kv, heads_kv, dim = v.shape
+        seqlen_q = q.shape[1]
+        if seqlen_kv == 0:
+            return torch.zeros(q.shape, dtype=self.build.dtype, device=q.device)
+        out = torch.empty(q.shape, dtype=self.build.dtype, device=q.device)
+        padded = -(-seqlen_kv // RUN_KEYS) * RUN_KEYS
+        turned = torch.empty((batch, heads_kv, dim, padded), dtype=v.dtype, device=v.device)
+        self.turn(aligned(v.contiguous()).view(torch.uint8), turned.view(torch.uint8))
+        # No window reaches further than the sequence, so that sums of positions and windows stay within 32 bits.
+        left, right = min(self.build.window_left, seqlen_kv), min(self.build.window_right, seqlen_q)
+        self.attend(aligned(q.contiguous()), aligned(k.contiguous()), turned, *scales, out, left, right)
+        return out
