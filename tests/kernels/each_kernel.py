@@ -1,6 +1,6 @@
 """One small call of every kernel of the tree, for tools that watch a process from outside.
 
-    compute-sanitizer --tool racecheck python -m tests.kernels.each_kernel
+    compute-sanitizer --tool racecheck python -m tests.kernels.each_kernel [gqa_dense_decode ...]
 
 Each runs between allocations of its own, so that a tool sees what is read or written past them.
 """
@@ -225,12 +225,13 @@ def runnable() -> Iterator[tuple[type[Op], str]]:
 
 
 def main() -> None:
-    """Run all of them, and tell how many."""
+    """Run all of them, or those whose keys begin as an argument says, and tell how many."""
     ran = 0
     for op, key in runnable():
-        RUNS[op, key](op.kernel_types[key])
-        torch.cuda.synchronize()
-        ran += 1
+        if key.startswith(tuple(sys.argv[1:]) or ""):
+            RUNS[op, key](op.kernel_types[key])
+            torch.cuda.synchronize()
+            ran += 1
     sys.stdout.write(f"{ran} kernels ran\n")
 
 

@@ -6,25 +6,22 @@ import dataclasses
 from typing import Final
 
 import torch
-from tileops_rules.archs import KNOWN_ARCHS
 
-from tileops.kernels.attention.call_spec import (
-    UNBOUNDED,
-    AttentionCall,
-    GQADenseFwdInterface,
-    Rotation,
-    Scales,
-    softmax_scale,
-)
+from tileops.kernels.attention.call_spec import AttentionCall, GQADenseFwdInterface, Rotation, Scales
 from tileops.kernels.attention.gqa.fp8_prefill_limits import (
     FP8_PREFILL_ARCH,
     FP8_TILES,
     Fp8Tile,
     fp8_prefill_refusal,
 )
-from tileops.kernels.attention.gqa.prefill import RING_THREADS
+from tileops.kernels.attention.gqa.prefill import (
+    RING_THREADS,
+    RingPrefillBuild,
+    ring_facts,
+    shared_parameters,
+)
 from tileops.kernels.kernel_base import Entry, Kernel
-from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name, stated_arch
+from tileops.kernels.tilelang_build import aligned, compile_program
 
 __all__ = ["Fp8Build", "GQAFp8Kernel"]
 
@@ -36,44 +33,15 @@ RUN_KEYS: Final = 128
 
 
 @dataclasses.dataclass(frozen=True)
-class Fp8Build:
-    """Everything that changes what a launch does: the build identity.
-
-    Windows are held by the kernel and handed to each launch, so that kernels that differ in them share a program.
+class Fp8Build(RingPrefillBuild):
+    """The identity of a build for float8; *dtype* is that of the results, *tile* an :class:`Fp8Tile`.
 
     Attributes:
-        heads: Query heads.
-        heads_kv: Key and value heads.
-        dim: Elements of a head.
-        dtype: Of the results.
-        sm_scale: Factor of the scores, as a number.
-        softcap: Bound of the scores, 0 for none.
-        is_causal: Whether a query sees no key after its own position.
-        window_left: Keys before its position that a query sees, or ``UNBOUNDED``.
-        window_right: Keys after its position that a query sees, or ``UNBOUNDED``, as where *is_causal* decides.
-        arch: Architecture to build for.
-        sm_count: Multiprocessors, each of which has one block that stays.
-        tile: What a block holds.
-        cluster: Blocks that share keys and values: 1, or 2 where a key head has an even number of query heads.
         ping_pong: Whether the two multiplying warpgroups take turns at the tensor cores.
-        held_queries: Whether queries are multiplied from registers.
     """
 
-    heads: int
-    heads_kv: int
-    dim: int
-    dtype: torch.dtype
-    sm_scale: float
-    softcap: float
-    is_causal: bool
-    window_left: int
-    window_right: int
-    arch: int
-    sm_count: int
     tile: Fp8Tile
-    cluster: int
     ping_pong: bool = False
-    held_queries: bool = False
 
 
 class GQAFp8Kernel(Kernel, GQADenseFwdInterface):
@@ -107,24 +75,14 @@ class GQAFp8Kernel(Kernel, GQADenseFwdInterface):
             PROGRAMS,
             "attend_tiles",
             build.arch,
-            heads=build.heads,
-            heads_kv=build.heads_kv,
-            dim=build.dim,
             depth=build.tile.depth,
-            dtype=dtype_name(build.dtype),
-            sm_scale=build.sm_scale,
-            softcap=build.softcap,
-            is_causal=build.is_causal,
-            bounded_left=build.window_left != UNBOUNDED,
-            bounded_right=build.window_right != UNBOUNDED,
-            tile_keys=build.tile.keys,
-            stages=build.tile.stages,
             gather=build.tile.gather,
             ping_pong=build.ping_pong,
             held_queries=build.held_queries,
             cluster=build.cluster,
             run_keys=RUN_KEYS,
             sm_count=max(build.sm_count, build.cluster),
+            **shared_parameters(build),
         )
         self.turn = compile_program(
             VALUE_PROGRAMS, "turn_values", build.arch, heads_kv=build.heads_kv, dim=build.dim, run_keys=RUN_KEYS
@@ -163,22 +121,7 @@ class GQAFp8Kernel(Kernel, GQADenseFwdInterface):
     @classmethod
     def entry_for(cls, call: AttentionCall) -> Entry:
         """Heads, head size, dtype, scale, softcap, mask and SM count are held; batch and lengths are not."""
-        arch = stated_arch(call)
-        build = Fp8Build(
-            heads=call.heads,
-            heads_kv=call.heads_kv,
-            dim=call.dim,
-            dtype=call.dtype,
-            sm_scale=softmax_scale(call.dim, call.sm_scale),
-            softcap=call.softcap,
-            is_causal=call.is_causal,
-            window_left=call.window_size_left,
-            window_right=UNBOUNDED if call.is_causal else call.window_size_right,
-            arch=arch,
-            sm_count=call.sm_count if call.sm_count is not None else KNOWN_ARCHS[arch].sm_count,
-            tile=cls.tile_of(call),
-            cluster=2 if call.heads // call.heads_kv % 2 == 0 else 1,
-        )
+        build = Fp8Build(**ring_facts(call, cls.tile_of(call)), held_queries=False)
         return build, lambda: cls(build)
 
     def forward(

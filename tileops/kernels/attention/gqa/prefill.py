@@ -22,6 +22,7 @@ from tileops.kernels.attention.call_spec import (
     Scales,
     softmax_scale,
 )
+from tileops.kernels.attention.gqa.fp8_prefill_limits import Fp8Tile
 from tileops.kernels.attention.gqa.limits import HOPPER
 from tileops.kernels.attention.gqa.prefill_limits import (
     PREFILL_ARCHS,
@@ -46,6 +47,9 @@ __all__ = [
 
 MMA_PROGRAMS = "tileops.kernels.attention.gqa.prefill_mma_program"
 RING_PROGRAMS = "tileops.kernels.attention.gqa.prefill_program"
+
+Tile = MmaTile | RingTile | Fp8Tile
+"""What a block of any of them holds."""
 
 RING_THREADS = 384
 """Three warpgroups: two multiply, one brings."""
@@ -81,7 +85,7 @@ class PrefillBuild:
     window_left: int
     window_right: int
     arch: int
-    tile: MmaTile | RingTile
+    tile: Tile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,14 +94,16 @@ class RingPrefillBuild(PrefillBuild):
 
     Attributes:
         sm_count: Multiprocessors, each of which has one block that stays.
+        cluster: Blocks that share keys and values: 1, or 2 where a key head has an even number of query heads.
         held_queries: Whether queries are multiplied from registers.
     """
 
     sm_count: int
+    cluster: int
     held_queries: bool
 
 
-def shared_facts(call: AttentionCall, tile: MmaTile | RingTile) -> dict[str, Any]:
+def shared_facts(call: AttentionCall, tile: Tile) -> dict[str, Any]:
     """The fields of :class:`PrefillBuild` for *call*."""
     return {
         "heads": call.heads,
@@ -114,8 +120,17 @@ def shared_facts(call: AttentionCall, tile: MmaTile | RingTile) -> dict[str, Any
     }
 
 
+def ring_facts(call: AttentionCall, tile: Tile) -> dict[str, Any]:
+    """The fields of :class:`RingPrefillBuild` for *call*, but for whether queries are held."""
+    return {
+        **shared_facts(call, tile),
+        "sm_count": call.sm_count if call.sm_count is not None else KNOWN_ARCHS[stated_arch(call)].sm_count,
+        "cluster": 2 if call.heads // call.heads_kv % 2 == 0 else 1,
+    }
+
+
 def shared_parameters(build: PrefillBuild) -> dict[str, Any]:
-    """What both programs are made from."""
+    """What all programs are made from."""
     return {
         "heads": build.heads,
         "heads_kv": build.heads_kv,
@@ -265,15 +280,14 @@ class RingPrefillKernel(PrefillKernel):
     @classmethod
     def compiled(cls, build: Any) -> Program:
         """The program of *build*."""
-        cluster = 2 if build.heads // build.heads_kv % 2 == 0 else 1
         return compile_program(
             RING_PROGRAMS,
             "attend_tiles",
             build.arch,
             own_out=build.tile.own_out,
             held_queries=build.held_queries,
-            cluster=cluster,
-            sm_count=max(build.sm_count, cluster),
+            cluster=build.cluster,
+            sm_count=max(build.sm_count, build.cluster),
             **shared_parameters(build),
         )
 
@@ -308,11 +322,7 @@ class RingPrefillKernel(PrefillKernel):
     @classmethod
     def entry_for(cls, call: AttentionCall) -> Entry:
         """What :class:`GQAPrefillMmaKernel` holds, and how the card is filled."""
-        build = RingPrefillBuild(
-            **shared_facts(call, cls.tile_of(call)),
-            sm_count=call.sm_count if call.sm_count is not None else KNOWN_ARCHS[stated_arch(call)].sm_count,
-            held_queries=cls.holds_queries(call),
-        )
+        build = RingPrefillBuild(**ring_facts(call, cls.tile_of(call)), held_queries=cls.holds_queries(call))
         return build, lambda: cls(build)
 
 
