@@ -359,3 +359,18 @@ def test_more_elements_than_32_bits_count_are_attended_to_the_last() -> None:
     k[:, -1] = 8.0  # the last key outweighs all others by exp(90)
     v[:, -1] = torch.randn(2, 8, 128, device=DEVICE).to(call.dtype)
     assert torch.equal(build(GQADecodeKernel, call)(q, k, v)[:, 0], v[:, -1])
+
+
+def test_ten_thousand_steps_of_the_op_build_nothing_new_and_hold_no_more_memory() -> None:
+    op = GQADenseFwdOp(is_causal=True)
+    q, k, v = tensors(AttentionCall(heads=32, heads_kv=4, dim=128, seqlen_kv=12_000))
+    for keys in (1, 1024, 12_000):
+        op(q, k[:, :keys], v[:, :keys])
+    warm, held = op.cache_info(), torch.cuda.memory_allocated()
+    for keys in range(2000, 12_000):
+        out = op(q, k[:, :keys], v[:, :keys])
+    check(AttentionCall(heads=32, heads_kv=4, dim=128, seqlen_kv=keys), out, q, k[:, :keys], v[:, :keys])
+    del out
+    info = op.cache_info()
+    assert (info.builds, info.misses, info.calls) == (warm.builds, warm.misses, warm.calls)
+    assert torch.cuda.memory_allocated() == held

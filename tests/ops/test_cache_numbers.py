@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+import torch
 
+from tests.speed import slowness
 from tileops.kernels.attention.call_spec import AttentionCall
-from tileops.kernels.attention.gqa.decode import GQADecodeKernel
+from tileops.kernels.attention.gqa.decode import GQADecodeBs1Kernel, GQADecodeKernel, GQADecodeLongContextKernel
+from tileops.kernels.attention.gqa.decode_kernel import DecodeKernel
 from tileops.ops import GQADenseFwdOp, dispatch
 
 
@@ -46,6 +50,33 @@ def test_in_the_steady_state_of_a_growing_length_nothing_is_built(
     assert (info.builds, info.evictions, info.entries) == (warm.builds, 0, warm.builds)
     assert info.misses - warm.misses == 2 * 4096
     assert info.hits - warm.hits == 2 * 145
+
+
+def test_a_decode_loop_of_ten_thousand_steps_asks_rules_at_its_borders_alone(
+    two_devices: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DecodeKernel, "__init__", lambda self, build: None)
+    op = GQADenseFwdOp(is_causal=True)
+
+    def step(length: int) -> Any:
+        facts = 1, 32, 4, 128, 1, torch.float16, two_devices[0]
+        return op.kernel_along(
+            "gqa_dense", facts, length, lambda: op._call(1, 32, 4, 128, 1, length, torch.float16, two_devices[0])
+        )
+
+    kinds = [type(step(length)) for length in (1, 1023, 1024, 65_535, 65_536, 100_000)]
+    assert kinds == [GQADecodeBs1Kernel] * 2 + [GQADecodeLongContextKernel] * 4
+    warm = op.cache_info()
+    assert (warm.misses, warm.builds) == (3, 3)
+    seconds = 0.0
+    for length in range(60_000, 70_000):
+        start = time.process_time()
+        step(length)
+        seconds += time.process_time() - start
+    info = op.cache_info()
+    assert (info.misses, info.builds, info.calls) == (warm.misses, warm.builds, warm.calls)
+    assert len(op._spans) == 1
+    assert seconds / 10_000 < 5e-6 * slowness(), "a microsecond or two, where rules take thirty"
 
 
 def test_calls_that_raise_and_questions_count_as_no_hit(toys: Any, two_devices: Any) -> None:
