@@ -1,9 +1,9 @@
-"""What the prefill programs of Hopper share, whatever they multiply. Imports TileLang: loaded by builders only.
+"""The steps of prefill on Hopper, whatever it multiplies. Imports TileLang: loaded by builders only.
 
 No ``from __future__ import annotations`` here: TileLang evaluates the annotations of a program.
 
-A block has three warpgroups: two multiply, 64 queries each, and the last one brings tiles by TMA. Blocks stay: each
-takes one tile of queries after another, longest first. What is done to scores: see ``score_macros_program.py``.
+In what order a block takes them: see ``prefill_loops_program.py``. What is done to scores: see
+``score_macros_program.py``.
 """
 
 import dataclasses
@@ -11,25 +11,25 @@ from typing import Any
 
 import tilelang.language as T
 
+from tileops.kernels.attention.gqa.prefill_shape_program import (
+    CONSUMER_THREADS,
+    QUERIES,
+    WARP,
+    PrefillShape,
+    Products,
+    WeightRange,
+)
 from tileops.kernels.attention.gqa.score_macros_program import ScoreScale, hide, scale_scores
 
 __all__ = [
     "CHAINS",
-    "CONSUMERS",
-    "CONSUMER_REGISTERS",
-    "CONSUMER_THREADS",
-    "CONSUMER_WARPS",
     "LOWEST",
     "PASSES",
-    "PRODUCER_REGISTERS",
-    "QUERIES",
-    "WARP",
-    "WARPGROUP",
-    "PrefillShape",
-    "WeightRange",
+    "Held",
     "bend",
     "divide",
     "has_grown",
+    "held_of",
     "lay_out",
     "multiply_keys",
     "placed",
@@ -42,118 +42,45 @@ __all__ = [
 
 PASSES = ("TL_DISABLE_THREAD_STORAGE_SYNC", "TL_DISABLE_SHARED_MEMORY_REUSE", "TL_ENABLE_FAST_MATH")
 
-WARP = 32
-WARPGROUP = 128
-CONSUMERS = 2
-CONSUMER_THREADS = CONSUMERS * WARPGROUP
-CONSUMER_WARPS = CONSUMER_THREADS // WARP
-PRODUCER_REGISTERS = 24
-CONSUMER_REGISTERS = 240
-QUERIES = 64 * CONSUMERS
-"""Queries of a tile."""
 LOWEST = -3.0e38
 """What the maximum of no score stands for: finite, so that differences to minus infinity are no NaN."""
 CHAINS = 8
 """Keys after which a row of scores comes back to the same thread."""
-L2_BYTES = 32 << 20
-"""Keys and values that may be in use at a time, so that they stay in the L2 cache."""
 STORE_TURN = 8
 """Named barrier of both multiplying warpgroups, around the store of their results."""
 
 
 @dataclasses.dataclass(frozen=True)
-class WeightRange:
-    """How weights of a row are scaled before they are rounded.
+class Held:
+    """What the multiplying warpgroups hold in registers, in float32 but for weights and queries.
 
     Attributes:
-        bits: The largest weight of a row is no more than ``2**bits``.
-        growth: A row is brought to a new base when its largest score exceeds the old one by this, not whenever it
-            grows: its weights begin ``2**growth`` below the largest that may be, and results are seldom scaled.
+        scores: ``(QUERIES, tile_keys)``; then what the weights are before they are rounded.
+        weights: ``(QUERIES, tile_keys)``.
+        acc: Results, ``(QUERIES, dim)``.
+        queries: ``(QUERIES, depth)``; where they are not held, the tile in shared memory.
+        tops: The largest scores of a trip, over every eighth key: ``(QUERIES, CHAINS)``.
+        sums: Sums of the weights of all trips, over every eighth key: ``(QUERIES, CHAINS)``.
+        top: The base that the largest score of a trip asks for, ``(QUERIES,)`` like all that follow.
+        base: What is taken from scores before their exponential.
+        before: What was taken a trip before.
+        shrink: What sums and results of the trips before are to be multiplied by.
+        total: Sum of the weights.
+        inverse: What results are multiplied by at the end.
     """
 
-    bits: int
-    growth: int
-
-    @property
-    def first(self) -> int:
-        """The largest weight of a row that has just got its base, as a power of 2."""
-        return self.bits - self.growth
-
-
-@dataclasses.dataclass(frozen=True)
-class PrefillShape:
-    """Which tile a block takes, and which keys a tile of queries sees.
-
-    Attributes:
-        heads: Query heads.
-        heads_kv: Key heads, a divisor of *heads*.
-        head_bytes: Bytes of a key or value of one head.
-        tile_keys: Keys a trip.
-        bounded_left: Whether a query sees only so many keys before its position.
-        bounded_right: Whether it sees only so many after its position.
-        cluster: Blocks that share keys and values: 1, or 2 where a key head has an even number of query heads.
-    """
-
-    heads: int
-    heads_kv: int
-    head_bytes: int
-    tile_keys: int
-    bounded_left: bool
-    bounded_right: bool
-    cluster: int
-
-    @property
-    def group(self) -> int:
-        """Query heads of a key head."""
-        return self.heads // self.heads_kv
-
-    @property
-    def placement(self) -> dict[str, Any]:
-        """What the launch is told of clusters."""
-        return {"cluster_dims": (self.cluster, 1, 1)} if self.cluster > 1 else {}
-
-    @property
-    def sharing(self) -> dict[str, Any]:
-        """What a copy of keys or values is told of clusters."""
-        return {"cluster_mask": (1 << self.cluster) - 1} if self.cluster > 1 else {}
-
-    def grid(self, seqlen_q: Any, batch: Any, sm_count: int) -> Any:
-        """Blocks of a launch."""
-        clusters = T.min(T.ceildiv(seqlen_q, QUERIES) * (self.heads // self.cluster) * batch, sm_count // self.cluster)
-        return clusters * self.cluster
-
-    def section_of(self, seqlen_kv: Any, batch: Any) -> Any:
-        """Key heads whose keys and values stay in the L2 cache together; tiles of these come side by side."""
-        return T.max(T.min(L2_BYTES // (2 * self.head_bytes) // seqlen_kv, self.heads_kv * batch), 1)
-
-    def tile_of(self, r: Any, blocks: Any, block: Any) -> Any:
-        """Tile of round *r*: rounds run over the blocks to and fro, so that each gets as much work as any other."""
-        return r * blocks + T.if_then_else(r % 2 == 0, block // self.cluster, blocks - 1 - block // self.cluster)
-
-    def low_of(self, row: Any, high: Any, window_left: Any) -> Any:
-        """First tile of keys that a tile of queries multiplies, the first of which stands at *row*."""
-        return T.min(T.max(row - window_left, 0) // self.tile_keys, high - 1) if self.bounded_left else 0
-
-    def high_of(self, row: Any, seqlen_kv: Any, window_right: Any) -> Any:
-        """One past the last tile of keys that it multiplies: one tile at least."""
-        high = T.ceildiv(seqlen_kv, self.tile_keys)
-        if self.bounded_right:
-            high = T.min(high, (T.max(row + QUERIES + window_right, 1) + self.tile_keys - 1) // self.tile_keys)
-        return high
-
-    def clear_high_of(self, row: Any, low: Any, high: Any, seqlen_kv: Any, window_right: Any) -> Any:
-        """One past the last tile of keys that no query of the tile fails to see, the last multiplied one apart."""
-        clear = seqlen_kv // self.tile_keys
-        if self.bounded_right:
-            clear = T.min(clear, T.max(row + window_right + 1, 0) // self.tile_keys)
-        return T.max(T.min(clear, high - 1), low)
-
-    def clear_low_of(self, row: Any, low: Any, clear_high: Any, window_left: Any) -> Any:
-        """First of those tiles."""
-        if not self.bounded_left:
-            return low
-        clear = T.max(row + QUERIES - 1 - window_left + self.tile_keys - 1, 0) // self.tile_keys
-        return T.min(T.max(clear, low), clear_high)
+    scores: Any
+    weights: Any
+    acc: Any
+    queries: Any
+    tops: Any
+    sums: Any
+    top: Any
+    base: Any
+    before: Any
+    shrink: Any
+    total: Any
+    inverse: Any
 
 
 def shared_barrier(counts: list[int], cluster: int) -> Any:
@@ -202,6 +129,24 @@ def placed(tile, rows, section, batch, block, shape: PrefillShape):
 
 
 @T.macro
+def held_of(q_tile, tile_keys, products: Products):
+    """Fragments of :class:`Held`."""
+    scores = T.alloc_fragment((QUERIES, tile_keys), "float32")
+    weights = T.alloc_fragment((QUERIES, tile_keys), products.dtype)
+    acc = T.alloc_fragment((QUERIES, products.dim), "float32")
+    queries = T.alloc_fragment((QUERIES, products.depth), products.dtype) if products.held_queries else q_tile
+    tops = T.alloc_fragment((QUERIES, CHAINS), "float32")
+    sums = T.alloc_fragment((QUERIES, CHAINS), "float32")
+    top = T.alloc_fragment((QUERIES,), "float32")
+    base = T.alloc_fragment((QUERIES,), "float32")
+    before = T.alloc_fragment((QUERIES,), "float32")
+    shrink = T.alloc_fragment((QUERIES,), "float32")
+    total = T.alloc_fragment((QUERIES,), "float32")
+    inverse = T.alloc_fragment((QUERIES,), "float32")
+    return Held(scores, weights, acc, queries, tops, sums, top, base, before, shrink, total, inverse)
+
+
+@T.macro
 def multiply_keys(queries, k_ring, scores, slot):
     """Products of the queries with the keys of a tile."""
     T.wgmma_gemm(
@@ -223,34 +168,34 @@ def bend(
 
 
 @T.macro
-def weigh(scores, tops, top, base, before, shrink, sums, keys, folded, scale, weight: WeightRange):
+def weigh(held: Held, keys, folded, scale, weight: WeightRange):
     """Scores of so many *keys* become weights, still in float32; where *folded*, scores are to be scaled by *scale*.
 
     Largest scores and sums are taken over every eighth key first: these lie in one thread, in chains that
     do not wait for each other. Sums stay so until the last trip.
     """
     for i, j in T.Parallel(QUERIES, CHAINS):
-        tops[i, j] = LOWEST
+        held.tops[i, j] = LOWEST
     for n in T.unroll(keys // CHAINS):
         for i, j in T.Parallel(QUERIES, CHAINS):
-            tops[i, j] = T.max(tops[i, j], scores[i, n * CHAINS + j])
-    T.reduce_max(tops, top, dim=1)
+            held.tops[i, j] = T.max(held.tops[i, j], held.scores[i, n * CHAINS + j])
+    T.reduce_max(held.tops, held.top, dim=1)
     for i in T.Parallel(QUERIES):
-        before[i] = base[i]
-        top[i] = top[i] * scale - weight.first if folded else top[i] - weight.first
-        base[i] = T.if_then_else(top[i] > before[i] + weight.growth, top[i], before[i])
-        shrink[i] = T.exp2(before[i] - base[i])
+        held.before[i] = held.base[i]
+        held.top[i] = held.top[i] * scale - weight.first if folded else held.top[i] - weight.first
+        held.base[i] = T.if_then_else(held.top[i] > held.before[i] + weight.growth, held.top[i], held.before[i])
+        held.shrink[i] = T.exp2(held.before[i] - held.base[i])
     for i, j in T.Parallel(QUERIES, CHAINS):
-        sums[i, j] = sums[i, j] * shrink[i]
+        held.sums[i, j] = held.sums[i, j] * held.shrink[i]
     for n in T.unroll(keys // CHAINS):
         for i, j in T.Parallel(QUERIES, CHAINS):
             if folded:
-                scores[i, n * CHAINS + j] = T.exp2(scores[i, n * CHAINS + j] * scale - base[i])
+                held.scores[i, n * CHAINS + j] = T.exp2(held.scores[i, n * CHAINS + j] * scale - held.base[i])
             else:
-                scores[i, n * CHAINS + j] = T.exp2(scores[i, n * CHAINS + j] - base[i])
+                held.scores[i, n * CHAINS + j] = T.exp2(held.scores[i, n * CHAINS + j] - held.base[i])
     for n in T.unroll(keys // CHAINS):
         for i, j in T.Parallel(QUERIES, CHAINS):
-            sums[i, j] = sums[i, j] + scores[i, n * CHAINS + j]
+            held.sums[i, j] = held.sums[i, j] + held.scores[i, n * CHAINS + j]
 
 
 @T.macro
@@ -272,13 +217,13 @@ def rescale(acc, shrink, dim):
 
 
 @T.macro
-def divide(acc, sums, total, inverse, dim, factor):
+def divide(held: Held, dim, factor):
     """Results become averages, times *factor*; those of a query that saw no key become zeros."""
-    T.reduce_sum(sums, total, dim=1)
+    T.reduce_sum(held.sums, held.total, dim=1)
     for i in T.Parallel(QUERIES):
-        inverse[i] = T.if_then_else(total[i] == 0.0, 0.0, factor / total[i])
+        held.inverse[i] = T.if_then_else(held.total[i] == 0.0, 0.0, factor / held.total[i])
     for i, d in T.Parallel(QUERIES, dim):
-        acc[i, d] = acc[i, d] * inverse[i]
+        held.acc[i, d] = held.acc[i, d] * held.inverse[i]
 
 
 @T.macro
