@@ -1,20 +1,18 @@
 """Grouped-query prefill on a GPU against float64, in every implementation that serves a call.
 
-The bound on the error of one element, in terms of ``mass``, the average of ``|v|`` under the weights: weights are
-rounded to the input's dtype before they meet the values (half a unit of it), the result is rounded once more, and
-scores are float32 sums of ``dim`` products, whose error moves weights by as much, in numerator and denominator.
+Bounds are in :mod:`tests.kernels.prefill_support`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import pytest
 import torch
 
-from tests.kernels.support import DEVICE, FLOAT32_UNIT, build, on_arch, on_this_gpu, rounding_unit
+from tests.kernels.prefill_support import check, prompt, tensors
+from tests.kernels.support import DEVICE, build, on_arch, on_this_gpu, rounding_unit
 from tileops.kernels import tilelang_build
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa.prefill import (
@@ -37,69 +35,6 @@ KERNELS: dict[str, type[PrefillKernel]] = {
 }
 DTYPES = [torch.float16, torch.bfloat16]
 LENGTHS = [1, 2, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025]
-Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-def prompt(**fields: Any) -> AttentionCall:
-    """One sequence of as many causal queries as keys, 8 heads on 2 of 128, unless *fields* say otherwise."""
-    usual: dict[str, Any] = {"heads": 8, "heads_kv": 2, "dim": 128, "is_causal": True, "max_seqlen_q": 300, **fields}
-    return AttentionCall(**{"seqlen_kv": usual["max_seqlen_q"], **usual})
-
-
-def tensors(call: AttentionCall, *, q_std: float = 1.0, k_std: float = 1.0) -> Tensors:
-    """Normal queries, keys and values; keys and values end in memory that is NaN."""
-    draw = torch.Generator(DEVICE).manual_seed(call.seqlen_kv + 13 * call.heads)
-    q = torch.randn(call.batch, call.max_seqlen_q, call.heads, call.dim, generator=draw, device=DEVICE) * q_std
-    made = [q.to(call.dtype)]
-    for std in (k_std, 1.0):
-        shape = (call.batch, call.seqlen_kv, call.heads_kv, call.dim)
-        size = math.prod(shape)
-        storage = torch.full((size + 128 * call.heads_kv * call.dim,), float("nan"), dtype=call.dtype, device=DEVICE)
-        storage[:size] = (torch.randn(size, generator=draw, device=DEVICE) * std).to(call.dtype)
-        made.append(storage[:size].view(shape))
-    return made[0], made[1], made[2]
-
-
-def hidden(call: AttentionCall) -> torch.Tensor:
-    """Which keys each query does not see, ``(max_seqlen_q, seqlen_kv)``."""
-    position = torch.arange(call.max_seqlen_q, device=DEVICE)[:, None] + call.seqlen_kv - call.max_seqlen_q
-    key = torch.arange(call.seqlen_kv, device=DEVICE)[None, :]
-    out = torch.zeros(call.max_seqlen_q, call.seqlen_kv, dtype=torch.bool, device=DEVICE)
-    if call.is_causal:
-        out |= key > position
-    if call.window_size_left >= 0:
-        out |= key < position - call.window_size_left
-    if call.window_size_right >= 0:
-        out |= key > position + call.window_size_right
-    return out
-
-
-def check(call: AttentionCall, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Hold *out* against float64, one head of one sequence at a time."""
-    scale = call.sm_scale if call.sm_scale is not None else call.dim**-0.5
-    group = call.heads // call.heads_kv
-    unit = rounding_unit(out.dtype)
-    tiny = torch.finfo(out.dtype).smallest_normal
-    unseen = hidden(call)
-    assert (out.shape, out.dtype, out.is_contiguous()) == (q.shape, q.dtype, True)
-    if call.seqlen_kv == 0:
-        assert not out.any()
-        return
-    for b in range(call.batch):
-        for h in range(call.heads):
-            queries, keys, values = q[b, :, h].double(), k[b, :, h // group].double(), v[b, :, h // group].double()
-            scores = queries @ keys.T * scale
-            if call.softcap:
-                scores = call.softcap * torch.tanh(scores / call.softcap)
-            weights = torch.softmax(scores.masked_fill(unseen, -torch.inf), dim=-1).nan_to_num(nan=0.0)
-            result, mass = weights @ values, weights @ values.abs()
-            largest = (queries.abs() @ keys.abs().T).amax(dim=-1, keepdim=True) * abs(scale)
-            moved = 2 * 2 * math.sqrt(call.dim) * FLOAT32_UNIT * largest
-            allowed = unit * result.abs() + (unit + moved + 16 * FLOAT32_UNIT) * mass + tiny
-            error = (out[b, :, h].double() - result).abs() / allowed
-            assert not error.isnan().any(), (call, b, h)
-            assert float(error.max()) <= 1.0, (call, b, h, float(error.max()))
-            assert not out[b, :, h][unseen.all(dim=-1)].any(), "a query that sees no key gives zeros"
 
 
 def serving(call: AttentionCall) -> dict[str, type[PrefillKernel]]:
@@ -114,7 +49,7 @@ def serving(call: AttentionCall) -> dict[str, type[PrefillKernel]]:
     return found
 
 
-def run(call: AttentionCall, **stds: float) -> None:
+def run(call: AttentionCall, **stds: Any) -> None:
     """Run every kernel that serves *call*, hold each against float64, and against itself bit for bit."""
     made = tensors(call, **stds)
     for key, kernel in serving(call).items():
