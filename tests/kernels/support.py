@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 
+import pytest
 import torch
 from tileops_rules.archs import KNOWN_ARCHS
 
+from tileops.kernels import tilelang_build
 from tileops.kernels.call_spec import CallSpec
 from tileops.kernels.device_facts import device_facts
 from tileops.kernels.kernel_base import Kernel
@@ -33,6 +36,21 @@ def on_arch(call: CallSpec, arch: int) -> Any:
 def on_this_gpu(call: CallSpec) -> Any:
     """*call* as rules and builders see it on the GPU of this machine."""
     return dataclasses.replace(call, device=DEVICE, **dataclasses.asdict(device_facts(DEVICE)))
+
+
+@contextlib.contextmanager
+def generated_for(arch: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """While it lasts, what TileLang writes for an older *arch* is turned into code of this GPU by nvcc."""
+    here = device_facts(DEVICE).arch
+    if here is None or here <= arch:
+        pytest.skip(f"arch {here} is not newer than {arch}: its own kernels are what the other tests run")
+    target = {"kind": "cuda", "arch": f"sm_{arch}", "code": [f"sm_{here}"]}
+    monkeypatch.setattr(tilelang_build, "target_for", lambda _: target)
+    tilelang_build.compile_program.cache_clear()
+    try:
+        yield
+    finally:
+        tilelang_build.compile_program.cache_clear()
 
 
 def build(kernel: type[Kernel], call: CallSpec) -> Any:

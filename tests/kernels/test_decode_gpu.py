@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from tests.kernels.decode_support import check, expected, more_of, tensors
-from tests.kernels.support import DEVICE, build, on_arch, on_this_gpu
-from tileops.kernels import tilelang_build
+from tests.kernels.support import DEVICE, build, generated_for, on_arch, on_this_gpu
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa.decode import (
     DIMS,
@@ -22,8 +21,6 @@ from tileops.kernels.attention.gqa.decode import (
     GQAFp8DecodeKernel,
 )
 from tileops.kernels.attention.gqa.decode_kernel import DecodeKernel
-from tileops.kernels.device_facts import device_facts
-from tileops.kernels.tilelang_build import compile_program
 from tileops.ops import GQADenseFwdOp
 
 pytestmark = pytest.mark.gpu
@@ -248,14 +245,7 @@ def test_a_bad_key_or_value_reaches_the_heads_that_see_it_and_no_other() -> None
 def test_what_is_generated_for_older_archs_computes_the_same(
     monkeypatch: pytest.MonkeyPatch, arch: int, dim: int
 ) -> None:
-    here = device_facts(DEVICE).arch
-    if here is None or here <= arch:
-        pytest.skip(f"arch {here} is not newer than {arch}: its own kernels are what the other tests run")
-    # nvcc turns what TileLang writes for the older arch into code of this one.
-    target = {"kind": "cuda", "arch": f"sm_{arch}", "code": [f"sm_{here}"]}
-    monkeypatch.setattr(tilelang_build, "target_for", lambda _: target)
-    compile_program.cache_clear()
-    try:
+    with generated_for(arch, monkeypatch):
         for kernel, heads_kv, softcap in ((GQADecodeKernel, 2, 20.0), (GQADecodeLongContextKernel, 4, 0.0)):
             call = AttentionCall(heads=32, heads_kv=heads_kv, dim=dim, seqlen_kv=4097, softcap=softcap)
             if kernel.refusal(on_arch(call, arch)) is None:
@@ -264,8 +254,6 @@ def test_what_is_generated_for_older_archs_computes_the_same(
                     shorter = dataclasses.replace(call, seqlen_kv=seqlen_kv)
                     q, k, v = tensors(shorter)
                     check(shorter, built(q, k, v), q, k, v)
-    finally:
-        compile_program.cache_clear()
 
 
 @pytest.mark.parametrize("seqlen_kv", [129, 8192])

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from tests.kernels import prefill_support
 from tests.kernels.support import DEVICE, FLOAT32_UNIT, build, on_this_gpu, rounding_unit
 from tileops.kernels.attention.call_spec import AttentionCall, Scales
 from tileops.kernels.attention.gqa.fp8_prefill import GQAFp8Kernel
@@ -56,9 +57,8 @@ def hopper() -> None:
 
 
 def prompt(**fields: Any) -> AttentionCall:
-    """One sequence of as many causal queries as keys, 8 heads on 2 of 128, unless *fields* say otherwise."""
-    usual: dict[str, Any] = {"heads": 8, "heads_kv": 2, "dim": 128, "is_causal": True, "max_seqlen_q": 300, **fields}
-    return AttentionCall(**{"seqlen_kv": usual["max_seqlen_q"], "dtype": torch.bfloat16, "is_fp8": True, **usual})
+    """As of the other prefill kernels, in float8 with bfloat16 results, unless *fields* say otherwise."""
+    return prefill_support.prompt(**{"dtype": torch.bfloat16, "is_fp8": True, **fields})
 
 
 def nan_tailed(made: torch.Tensor) -> torch.Tensor:
@@ -91,27 +91,13 @@ def tensors(call: AttentionCall, *, q_std: float = 1.0, k_std: float = 1.0, whol
     return Tensors(q, k, v, Scales(scale(call.heads, 0.4), scale(call.heads_kv, 0.6), scale(call.heads_kv, 0.5)))
 
 
-def hidden(call: AttentionCall) -> torch.Tensor:
-    """Which keys each query does not see, ``(max_seqlen_q, seqlen_kv)``."""
-    position = torch.arange(call.max_seqlen_q, device=DEVICE)[:, None] + call.seqlen_kv - call.max_seqlen_q
-    key = torch.arange(call.seqlen_kv, device=DEVICE)[None, :]
-    out = torch.zeros(call.max_seqlen_q, call.seqlen_kv, dtype=torch.bool, device=DEVICE)
-    if call.is_causal:
-        out |= key > position
-    if call.window_size_left >= 0:
-        out |= key < position - call.window_size_left
-    if call.window_size_right >= 0:
-        out |= key > position + call.window_size_right
-    return out
-
-
 def check(call: AttentionCall, out: torch.Tensor, made: Tensors, *, sum_unit: float = 4 * SUM_UNIT) -> None:
     """Hold *out* against float64, one head of one sequence at a time."""
     scale = call.sm_scale if call.sm_scale is not None else call.dim**-0.5
     group = call.heads // call.heads_kv
     unit = rounding_unit(call.dtype)
     tiny = torch.finfo(call.dtype).smallest_normal
-    unseen = hidden(call)
+    unseen = prefill_support.hidden(call, DEVICE)
     assert (out.shape, out.dtype, out.is_contiguous()) == (made.q.shape, call.dtype, True)
     if call.seqlen_kv == 0:
         assert not out.any()

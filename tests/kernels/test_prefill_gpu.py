@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from tests.kernels.prefill_support import check, prompt, tensors
-from tests.kernels.support import DEVICE, build, on_arch, on_this_gpu, rounding_unit
-from tileops.kernels import tilelang_build
+from tests.kernels.support import DEVICE, build, generated_for, on_arch, on_this_gpu, rounding_unit
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa.prefill import (
     GQAPrefillKernel,
@@ -22,7 +21,6 @@ from tileops.kernels.attention.gqa.prefill import (
     PrefillKernel,
 )
 from tileops.kernels.attention.gqa.prefill_limits import PREFILL_DIMS
-from tileops.kernels.device_facts import device_facts
 from tileops.kernels.tilelang_build import compile_program
 from tileops.ops import GQADenseFwdOp
 
@@ -228,19 +226,10 @@ def test_lengths_grow_without_a_build() -> None:
 def test_what_is_generated_for_older_archs_computes_the_same(
     monkeypatch: pytest.MonkeyPatch, arch: int, dim: int
 ) -> None:
-    here = device_facts(DEVICE).arch
-    if here is None or here <= arch:
-        pytest.skip(f"arch {here} is not newer than {arch}: its own kernels are what the other tests run")
-    # nvcc turns what TileLang writes for the older arch into code of this one.
-    target = {"kind": "cuda", "arch": f"sm_{arch}", "code": [f"sm_{here}"]}
-    monkeypatch.setattr(tilelang_build, "target_for", lambda _: target)
-    compile_program.cache_clear()
-    try:
+    with generated_for(arch, monkeypatch):
         call = prompt(dim=dim, softcap=20.0, max_seqlen_q=300, window_size_left=150)
         built = GQAPrefillMmaKernel.entry_for(on_arch(call, arch))[1]()
         for queries, keys in ((1, 1), (65, 64), (300, 700)):
             shorter = dataclasses.replace(call, max_seqlen_q=queries, seqlen_kv=keys)
             made = tensors(shorter)
             check(shorter, built(*made), *made)
-    finally:
-        compile_program.cache_clear()
