@@ -176,8 +176,7 @@ class Dispatcher:
     def forget_spans(self) -> None:
         """Forget the spans, as where a parameter of the op that is in no facts has changed."""
         with self._lock:
-            self._forgotten += 1
-            self.spans.clear()
+            self._spans_gone()
 
     @staticmethod
     def _same_build(choice: Choice, resolved: CallSpec, between: tuple[int, int]) -> bool:
@@ -305,7 +304,8 @@ class Dispatcher:
             entry.kernel = kernel
             self._builds += 1
             if self._builds % RENEWAL == 0:
-                self._forget()
+                self.calls.clear()
+                self._spans_gone()
             if len(self._entries) > MOST_ENTRIES:
                 self._evict()
         return kernel
@@ -316,9 +316,9 @@ class Dispatcher:
                 kernel.request_tune()
             entry.tuned = True
 
-    def _forget(self) -> None:
+    def _spans_gone(self) -> None:
+        """Forget them, and keep what another thread is about to remember from coming in."""
         self._forgotten += 1
-        self.calls.clear()
         self.spans.clear()
 
     def _evict(self) -> None:
@@ -332,8 +332,7 @@ class Dispatcher:
             gone.add(id(entry.kernel))
         for asked in [asked for asked, kernel in self.calls.items() if id(kernel) in gone]:
             del self.calls[asked]
-        self._forgotten += 1
-        self.spans.clear()
+        self._spans_gone()
         self._evictions += len(gone)
 
 
