@@ -285,7 +285,7 @@ def test_query_heads_beyond_a_warp_are_shared_by_more_warps() -> None:
     assert found == {1: 1, 16: 1, 17: 2, 32: 2, 33: 4, 64: 4, 96: 4}
     for group, row_warps in found.items():
         shape = CLUSTERED.shape_for(128, row_warps, KNOWN_ARCHS[90].smem_budget)
-        assert shape.rows(group) * shape.units(1, group) >= group
+        assert shape.rows(group) * DecodeLayout(group, 1, 128, "float16", "float16", shape).units >= group
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ from typing import Final
 
 import torch
 
-__all__ = ["MOST_KEPT", "counters_for"]
+from tileops.kernels.per_stream import of_stream
+
+__all__ = ["counters_for"]
 
 FEWEST_COUNTERS: Final = 1024
 """Counters are made so many at once: they are kept, and most launches take fewer."""
-
-MOST_KEPT: Final = 256
-"""Streams whose counters are kept: torch has 32 of each priority, others may come and go."""
 
 _kept: dict[tuple[torch.device, int], torch.Tensor] = {}
 
@@ -30,11 +29,9 @@ def counters_for(device: torch.device, count: int) -> torch.Tensor:
     """
     if torch.cuda.is_current_stream_capturing():
         return torch.zeros(count, dtype=torch.int32, device=device)
-    place = device, torch.cuda.current_stream(device).cuda_stream
-    kept = _kept.get(place)
-    if kept is None or kept.numel() < count:
-        # What a stream still uses may go: its memory is given to nothing that runs before the launch has ended.
-        while len(_kept) >= MOST_KEPT:
-            _kept.pop(next(iter(_kept)), None)
-        kept = _kept[place] = torch.zeros(max(count, FEWEST_COUNTERS), dtype=torch.int32, device=device)
-    return kept
+    return of_stream(
+        _kept,
+        device,
+        lambda: torch.zeros(max(count, FEWEST_COUNTERS), dtype=torch.int32, device=device),
+        lambda kept: kept.numel() >= count,
+    )

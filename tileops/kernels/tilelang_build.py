@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from tileops_rules.archs import KNOWN_ARCHS
 
 from tileops.kernels.call_spec import CallSpec
 
@@ -31,6 +32,8 @@ __all__ = [
     "dtype_name",
     "load_program",
     "nvcc_path",
+    "sm_count_of",
+    "smem_budget_of",
     "stated_arch",
     "target_for",
 ]
@@ -142,6 +145,16 @@ def stated_arch(call: CallSpec) -> int:
     if call.arch is None:
         raise TypeError(f"{call!r} states no arch: entry_for takes a call whose device facts are filled in")
     return call.arch
+
+
+def smem_budget_of(call: CallSpec) -> int:
+    """The shared memory, in bytes, that *call* states for a block, or else that of its arch."""
+    return call.smem_budget if call.smem_budget is not None else KNOWN_ARCHS[stated_arch(call)].smem_budget
+
+
+def sm_count_of(call: CallSpec) -> int:
+    """The multiprocessors that *call* states, or else those of the usual card of its arch."""
+    return call.sm_count if call.sm_count is not None else KNOWN_ARCHS[stated_arch(call)].sm_count
 
 
 def nvcc_path() -> str | None:

@@ -41,11 +41,6 @@ class GQADecodeKernel(DecodeKernel):
     general: bool = True
 
     @classmethod
-    def ladder_of(cls, call: AttentionCall) -> Ladder:
-        """Blocks by themselves."""
-        return ALONE
-
-    @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:
         """Refuse what is not dense decode."""
         if not call.dense_decode_region:
@@ -122,11 +117,6 @@ class GQADecodeSlidingWindowKernel(DecodeKernel):
     preferred_over = frozenset({"gqa_dense_sliding_window"})
 
     @classmethod
-    def ladder_of(cls, call: AttentionCall) -> Ladder:
-        """Blocks by themselves."""
-        return ALONE
-
-    @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:
         """Refuse calls without a left window, and float8."""
         if call.window_size_left == UNBOUNDED:
@@ -145,11 +135,6 @@ class GQAFp8DecodeKernel(DecodeKernel):
 
     supported_archs: list[int] = [*FP8_DECODE_ARCHS]
     preferred_over = frozenset({"gqa_dense_fp8"})
-
-    @classmethod
-    def ladder_of(cls, call: AttentionCall) -> Ladder:
-        """Blocks by themselves."""
-        return ALONE
 
     @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:

@@ -7,25 +7,36 @@ there are, and how many runs they are cut into, is a matter of the launch and ne
 from __future__ import annotations
 
 import dataclasses
-from abc import abstractmethod
 from typing import Final, NamedTuple
 
 import torch
-from tileops_rules.archs import KNOWN_ARCHS
 
 from tileops.kernels.attention.call_spec import AttentionCall, GQADenseFwdInterface, Rotation, Scales, softmax_scale
 from tileops.kernels.attention.gqa.decode_cut import DecodeCut, cut_keys, runs_for, runs_of
 from tileops.kernels.attention.gqa.decode_layout import DecodeLayout
-from tileops.kernels.attention.gqa.decode_shape import Ladder, decode_refusal, head_refusal, row_warps_for
+from tileops.kernels.attention.gqa.decode_shape import (
+    ALONE,
+    DecodeShape,
+    Ladder,
+    decode_refusal,
+    head_refusal,
+    row_warps_for,
+)
 from tileops.kernels.kernel_base import Entry, Kernel
-from tileops.kernels.launch_counters import MOST_KEPT
-from tileops.kernels.tilelang_build import ALIGNMENT_BYTES, aligned, compile_program, dtype_name, stated_arch
+from tileops.kernels.per_stream import of_stream
+from tileops.kernels.tilelang_build import (
+    ALIGNMENT_BYTES,
+    aligned,
+    compile_program,
+    dtype_name,
+    sm_count_of,
+    smem_budget_of,
+    stated_arch,
+)
 
 __all__ = ["DecodeBuild", "DecodeKernel", "in_order"]
 
 PROGRAMS: Final = "tileops.kernels.attention.gqa.decode_program"
-MANY_TILES: Final = 2**20
-"""More than there are runs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,13 +119,19 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
             PROGRAMS, "decode", build.arch, lay=build.layout, sm_scale=build.sm_scale, softcap=build.softcap
         )
         self.launch = self.attend.launch
-        self.most = cut_keys(1, MANY_TILES * build.layout.shape.tile_keys, build.layout, self.full_runs)
-        self.rooms: dict[int, Room] = {}
+        self.most = cut_keys(1, self.full_runs * build.layout.shape.tile_keys, build.layout, self.full_runs)
+        self.rooms: dict[tuple[torch.device, int], Room] = {}
 
     @classmethod
-    @abstractmethod
     def ladder_of(cls, call: AttentionCall) -> Ladder:
-        """The shapes that a block of the kernel for *call* may have."""
+        """The shapes that a block of the kernel for *call* may have: blocks by themselves, unless overridden."""
+        return ALONE
+
+    @classmethod
+    def shape_of(cls, call: AttentionCall) -> DecodeShape:
+        """What the block of *call* looks like."""
+        row_warps = row_warps_for(call.heads, call.heads_kv)
+        return cls.ladder_of(call).shape_for(call.dim, row_warps, smem_budget_of(call), call.is_fp8)
 
     @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:
@@ -130,35 +147,25 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
         return super().refusal(call)
 
     @classmethod
-    def smem_budget_of(cls, call: AttentionCall) -> int:
-        """The shared memory that *call* states, or else that of its arch."""
-        return call.smem_budget if call.smem_budget is not None else KNOWN_ARCHS[stated_arch(call)].smem_budget
-
-    @classmethod
     def block_smem_bytes(cls, call: AttentionCall) -> int:
         """What the block of *call* takes."""
-        row_warps = row_warps_for(call.heads, call.heads_kv)
-        shape = cls.ladder_of(call).shape_for(call.dim, row_warps, cls.smem_budget_of(call), call.is_fp8)
-        return shape.smem_bytes(call.dim, call.is_fp8)
+        return cls.shape_of(call).smem_bytes(call.dim, call.is_fp8)
 
     @classmethod
     def block_threads(cls, call: AttentionCall) -> int:
         """As many as the block of *call* has."""
-        row_warps = row_warps_for(call.heads, call.heads_kv)
-        return cls.ladder_of(call).shape_for(call.dim, row_warps, cls.smem_budget_of(call), call.is_fp8).threads
+        return cls.shape_of(call).threads
 
     @classmethod
     def entry_for(cls, call: AttentionCall) -> Entry:
         """Heads, head size, dtype, scale, softcap, window and device facts are held; batch and keys are not."""
-        arch = stated_arch(call)
-        row_warps = row_warps_for(call.heads, call.heads_kv)
         layout = DecodeLayout(
             heads=call.heads,
             heads_kv=call.heads_kv,
             dim=call.dim,
             dtype="float8_e4m3fn" if call.is_fp8 else dtype_name(call.dtype),
             out_dtype=dtype_name(call.dtype),
-            shape=cls.ladder_of(call).shape_for(call.dim, row_warps, cls.smem_budget_of(call), call.is_fp8),
+            shape=cls.shape_of(call),
             rotary_dim=call.rotary_dim,
             interleaved=call.rope_interleaved,
         )
@@ -168,8 +175,8 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
             sm_scale=softmax_scale(call.dim, call.sm_scale),
             softcap=call.softcap,
             window_left=call.window_size_left,
-            arch=arch,
-            sm_count=call.sm_count if call.sm_count is not None else KNOWN_ARCHS[arch].sm_count,
+            arch=stated_arch(call),
+            sm_count=sm_count_of(call),
         )
         return build, lambda: cls(build)
 
@@ -228,14 +235,7 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
         """Room for a launch on the current stream of *device*: what is kept for it, where that is enough."""
         if cut.slots > self.most.slots or torch.cuda.is_current_stream_capturing():
             return self._new_room(cut, device)
-        stream = torch.cuda.current_stream(device).cuda_stream
-        found = self.rooms.get(stream)
-        if found is None:
-            # What a stream still uses may go: its memory is given to nothing that runs before the launch has ended.
-            while len(self.rooms) >= MOST_KEPT:
-                self.rooms.pop(next(iter(self.rooms)), None)
-            found = self.rooms[stream] = self._new_room(self.most, device)
-        return found
+        return of_stream(self.rooms, device, lambda: self._new_room(self.most, device))
 
     def _new_room(self, cut: DecodeCut, device: torch.device) -> Room:
         rows, cluster = self.build.layout.unit_rows, self.build.layout.shape.cluster

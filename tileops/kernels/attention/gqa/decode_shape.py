@@ -83,10 +83,6 @@ class DecodeShape:
         """Query heads of a block, where *group* of them share a key head."""
         return min(group, ROWS * self.row_warps)
 
-    def units(self, heads_kv: int, group: int) -> int:
-        """Blocks, or clusters, that one run of one sequence needs."""
-        return heads_kv * -(-group // self.rows(group))
-
     def smem_bytes(self, dim: int, is_fp8: bool = False) -> int:
         """The most shared memory that a block takes: its rings, and what its warps and its cluster exchange.
 

@@ -15,12 +15,12 @@ from tileops.kernels.attention.gqa.fp8_prefill_limits import (
     fp8_prefill_refusal,
 )
 from tileops.kernels.attention.gqa.prefill import (
-    RING_THREADS,
+    OneTileAHead,
     RingPrefillBuild,
     ring_facts,
     shared_parameters,
 )
-from tileops.kernels.kernel_base import Entry, Kernel
+from tileops.kernels.kernel_base import Entry
 from tileops.kernels.tilelang_build import aligned, compile_program
 
 __all__ = ["Fp8Build", "GQAFp8Kernel"]
@@ -44,7 +44,7 @@ class Fp8Build(RingPrefillBuild):
     ping_pong: bool = False
 
 
-class GQAFp8Kernel(Kernel, GQADenseFwdInterface):
+class GQAFp8Kernel(OneTileAHead, GQADenseFwdInterface):
     """Float8 attention on Hopper: blocks that stay, one an SM: a warpgroup brings tiles and two multiply.
 
     A first launch lays values out with the keys of an element side by side, in a workspace of PyTorch's caching
@@ -65,6 +65,7 @@ class GQAFp8Kernel(Kernel, GQADenseFwdInterface):
     """
 
     supported_archs: list[int] = [FP8_PREFILL_ARCH]
+    tiles = FP8_TILES
 
     def __init__(self, build: Fp8Build) -> None:
         reason = fp8_prefill_refusal(build.arch, build.dim, build.dtype)
@@ -101,24 +102,6 @@ class GQAFp8Kernel(Kernel, GQADenseFwdInterface):
         return super().refusal(call)
 
     @classmethod
-    def tile_of(cls, call: AttentionCall) -> Fp8Tile:
-        """The tile of the head size, or the last one for a size that is refused."""
-        for tile in FP8_TILES:
-            if call.dim == tile.dim:
-                return tile
-        return FP8_TILES[-1]
-
-    @classmethod
-    def block_smem_bytes(cls, call: AttentionCall) -> int:
-        """What the tile of *call* takes, barriers included; laying out values takes less."""
-        return cls.tile_of(call).smem_bytes
-
-    @classmethod
-    def block_threads(cls, call: AttentionCall) -> int:
-        """The same for every call."""
-        return RING_THREADS
-
-    @classmethod
     def entry_for(cls, call: AttentionCall) -> Entry:
         """Heads, head size, dtype, scale, softcap, mask and SM count are held; batch and lengths are not."""
         build = Fp8Build(**ring_facts(call, cls.tile_of(call)), held_queries=False)
@@ -142,14 +125,12 @@ class GQAFp8Kernel(Kernel, GQADenseFwdInterface):
                 "scales is None: float8 queries, keys and values are multiplied with the scales of their heads"
             )
         batch, seqlen_kv, heads_kv, dim = v.shape
-        seqlen_q = q.shape[1]
         if seqlen_kv == 0:
             return torch.zeros(q.shape, dtype=self.build.dtype, device=q.device)
         out = torch.empty(q.shape, dtype=self.build.dtype, device=q.device)
         padded = -(-seqlen_kv // RUN_KEYS) * RUN_KEYS
         turned = torch.empty((batch, heads_kv, dim, padded), dtype=v.dtype, device=v.device)
         self.turn(aligned(v.contiguous()).view(torch.uint8), turned.view(torch.uint8))
-        # No window reaches further than the sequence, so that sums of positions and windows stay within 32 bits.
-        left, right = min(self.build.window_left, seqlen_kv), min(self.build.window_right, seqlen_q)
-        self.attend(aligned(q.contiguous()), aligned(k.contiguous()), turned, *scales, out, left, right)
+        windows = self.build.windows_within(q.shape[1], seqlen_kv)
+        self.attend(aligned(q.contiguous()), aligned(k.contiguous()), turned, *scales, out, *windows)
         return out

@@ -12,7 +12,6 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import torch
-from tileops_rules.archs import KNOWN_ARCHS
 
 from tileops.kernels.attention.call_spec import (
     UNBOUNDED,
@@ -33,12 +32,21 @@ from tileops.kernels.attention.gqa.prefill_limits import (
     prefill_refusal,
 )
 from tileops.kernels.kernel_base import Entry, Kernel
-from tileops.kernels.tilelang_build import Program, aligned, compile_program, dtype_name, stated_arch
+from tileops.kernels.tilelang_build import (
+    Program,
+    aligned,
+    compile_program,
+    dtype_name,
+    sm_count_of,
+    smem_budget_of,
+    stated_arch,
+)
 
 __all__ = [
     "GQAPrefillKernel",
     "GQAPrefillMmaKernel",
     "GQAPrefillSlidingWindowKernel",
+    "OneTileAHead",
     "PrefillBuild",
     "PrefillKernel",
     "RingPrefillBuild",
@@ -87,6 +95,14 @@ class PrefillBuild:
     arch: int
     tile: Tile
 
+    def windows_within(self, seqlen_q: int, seqlen_kv: int) -> tuple[int, int]:
+        """The windows of a launch, left and right.
+
+        None reaches further than the sequence, so that sums of positions and windows stay within 32 bits: the keys and
+        values of 2**30 positions are 256 GiB, which no card of these archs has.
+        """
+        return min(self.window_left, seqlen_kv), min(self.window_right, seqlen_q)
+
 
 @dataclasses.dataclass(frozen=True)
 class RingPrefillBuild(PrefillBuild):
@@ -124,7 +140,7 @@ def ring_facts(call: AttentionCall, tile: Tile) -> dict[str, Any]:
     """The fields of :class:`RingPrefillBuild` for *call*, but for whether queries are held."""
     return {
         **shared_facts(call, tile),
-        "sm_count": call.sm_count if call.sm_count is not None else KNOWN_ARCHS[stated_arch(call)].sm_count,
+        "sm_count": sm_count_of(call),
         "cluster": 2 if call.heads // call.heads_kv % 2 == 0 else 1,
     }
 
@@ -201,11 +217,8 @@ class PrefillKernel(Kernel, GQADenseFwdInterface):
         if seqlen_kv == 0:
             return torch.zeros(q.shape, dtype=q.dtype, device=q.device)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-        # No window reaches further than the sequence, so that sums of positions and windows stay within 32 bits: the
-        # keys and values of 2**30 positions are 256 GiB, which no card of these archs has.
-        left, right = min(self.build.window_left, seqlen_kv), min(self.build.window_right, seqlen_q)
         queries, keys, values = (aligned(each.contiguous()) for each in (q, k, v))
-        self.attend(queries, keys, values, out, left, right)
+        self.attend(queries, keys, values, out, *self.build.windows_within(seqlen_q, seqlen_kv))
         return out
 
 
@@ -240,8 +253,7 @@ class GQAPrefillMmaKernel(PrefillKernel):
     @classmethod
     def tile_of(cls, call: AttentionCall) -> MmaTile:
         """The tile that *call* is built with: it fits the budget that the call states, or else that of its arch."""
-        stated = call.smem_budget
-        return cls.tile_for(call.dim, stated if stated is not None else KNOWN_ARCHS[stated_arch(call)].smem_budget)
+        return cls.tile_for(call.dim, smem_budget_of(call))
 
     @classmethod
     def least_smem_bytes(cls, call: AttentionCall) -> int:
@@ -265,7 +277,32 @@ class GQAPrefillMmaKernel(PrefillKernel):
         return build, lambda: cls(build)
 
 
-class RingPrefillKernel(PrefillKernel):
+class OneTileAHead(Kernel):
+    """Kernels of three warpgroups, with one tile for each head size: what shared memory and registers hold."""
+
+    tiles: ClassVar[tuple[RingTile, ...] | tuple[Fp8Tile, ...]]
+
+    @classmethod
+    def tile_of(cls, call: AttentionCall) -> Any:
+        """The tile of the head size, or the last one for a size that is refused."""
+        for tile in cls.tiles:
+            if call.dim == tile.dim:
+                return tile
+        return cls.tiles[-1]
+
+    @classmethod
+    def block_smem_bytes(cls, call: AttentionCall) -> int:
+        """What the tile of *call* takes, barriers included, which is the most of all launches."""
+        smem_bytes: int = cls.tile_of(call).smem_bytes
+        return smem_bytes
+
+    @classmethod
+    def block_threads(cls, call: AttentionCall) -> int:
+        """The same for every call."""
+        return RING_THREADS
+
+
+class RingPrefillKernel(OneTileAHead, PrefillKernel):
     """Prefill on Hopper: blocks that stay, one an SM, each a warpgroup that brings tiles and two that multiply.
 
     Where a key head has an even number of query heads, two blocks share each tile of keys and values.
@@ -274,8 +311,7 @@ class RingPrefillKernel(PrefillKernel):
     supported_archs: list[int] = [HOPPER]
     preferred_over: frozenset[str] = frozenset({"gqa_dense_mma"})
 
-    tiles: ClassVar[tuple[RingTile, ...]] = RING_TILES
-    """A tile for each head size: what a block's shared memory and a thread's registers hold."""
+    tiles = RING_TILES
 
     @classmethod
     def compiled(cls, build: Any) -> Program:
@@ -292,27 +328,9 @@ class RingPrefillKernel(PrefillKernel):
         )
 
     @classmethod
-    def tile_of(cls, call: AttentionCall) -> RingTile:
-        """The tile of the head size, or the last one for a size that is refused."""
-        for tile in cls.tiles:
-            if call.dim == tile.dim:
-                return tile
-        return cls.tiles[-1]
-
-    @classmethod
     def least_smem_bytes(cls, call: AttentionCall) -> int:
         """What the only tile of the head size takes."""
-        return cls.tile_of(call).smem_bytes
-
-    @classmethod
-    def block_smem_bytes(cls, call: AttentionCall) -> int:
-        """What the tile of *call* takes, barriers included."""
-        return cls.tile_of(call).smem_bytes
-
-    @classmethod
-    def block_threads(cls, call: AttentionCall) -> int:
-        """The same for every call."""
-        return RING_THREADS
+        return cls.block_smem_bytes(call)
 
     @classmethod
     def holds_queries(cls, call: AttentionCall) -> bool:
