@@ -1,4 +1,8 @@
-"""What a block of decode looks like, and what decode is built for: rules and interface read it here."""
+"""What a block of decode looks like, and what decode is built for: rules and interface read it here.
+
+The times that the modules of decode name are of the forms in ``benchmarks/results`` (decode forms: H200, 2026-11-30,
+torch 2.11, TileLang 0.1.15), which a draft of the program took.
+"""
 
 from __future__ import annotations
 

@@ -347,8 +347,9 @@ class RingPrefillKernel(OneTileAHead, PrefillKernel):
 class GQAPrefillKernel(RingPrefillKernel):
     """Prefill over all keys, or all up to a query's position.
 
-    On an H200 (2026-11-30, bfloat16, causal, 64 query heads on 8 key heads of 128, L2 flushed), queries in shared
-    memory and in registers: 663 and 650 TFLOP/s at 4,096 tokens, 707 and 714 at 8,192, 729 and 745 at 16,384.
+    A draft of the program (``benchmarks/results``, drafts of prefill: H200, 2026-11-30, torch 2.11, TileLang 0.1.15;
+    bfloat16, causal, 64 query heads on 8 key heads of 128, L2 flushed), queries in shared memory and in registers:
+    663 and 650 TFLOP/s at 4,096 tokens, 707 and 714 at 8,192, 729 and 745 at 16,384.
     """
 
     long_sequence: ClassVar[int] = 8192
