@@ -12,7 +12,7 @@ from tileops_rules.shapes import Outside
 if TYPE_CHECKING:
     from tileops_rules.selector import Selector
 
-__all__ = ["Extent", "extent_of"]
+__all__ = ["Extent", "extent_of", "is_integer"]
 
 
 class Extent:
@@ -38,13 +38,15 @@ class Extent:
             call: A call whose device facts are filled in.
 
         Returns:
-            The range, or None where a value of *call* is outside the domain.
+            The range, or None where a value of *call* is outside the domain, or the field holds no integer.
         """
         try:
             values = self._domain.read(call)
         except Outside:
             return None
-        value: int = values[self._path]
+        value: int | None = values.get(self._path)
+        if value is None:
+            return None
         slot = self._domain.slots[self._path]
         low, high = slot.lo, slot.hi
         for question in self._questions:
@@ -56,15 +58,28 @@ class Extent:
         return low, high
 
     def _last_before_border(self, question: Expr, values: dict[Path, Any]) -> Iterator[int]:
-        """Values after each of which the answer may be another."""
+        """Values after each of which the answer may be another.
+
+        There is none where the rest of the sum is undefined, as where it divides by another field that is 0: it is so
+        for every value of this one, and no rule's answer depends on it.
+        """
         c0, terms = linear(question.args[0])
         slope = terms.pop(integer(self._path))
-        limit = question.data - c0 - sum(c * evaluate(atom, values) for atom, c in terms.items())
+        try:
+            limit = question.data - c0 - sum(c * evaluate(atom, values) for atom, c in terms.items())
+        except ZeroDivisionError:
+            return
         if question.kind == "at_most":
             # slope * value <= limit
             yield limit // slope if slope > 0 else -(limit // -slope) - 1
         elif limit % slope == 0:
             yield from (limit // slope - 1, limit // slope)
+
+
+def is_integer(selector: Selector, field: str) -> bool:
+    """Whether *field* of the selector's calls may hold integers."""
+    slot = selector.domain.slots.get((field,))
+    return slot is not None and slot.sort == "int"
 
 
 def extent_of(selector: Selector, field: str) -> Extent | None:
@@ -75,8 +90,7 @@ def extent_of(selector: Selector, field: str) -> Extent | None:
         compares with a number.
     """
     path: Path = (field,)
-    slot = selector.domain.slots.get(path)
-    if slot is None or slot.sort != "int" or selector.not_lifted or selector.validity_not_lifted:
+    if not is_integer(selector, field) or selector.not_lifted or selector.validity_not_lifted:
         return None
     asked = [selector.valid.expr]
     for key in selector.keys:

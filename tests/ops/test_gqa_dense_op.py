@@ -89,6 +89,11 @@ def test_every_option_is_what_it_says(options: Any, seq_q: int) -> None:
     assert_rounded(GQADenseFwdOp(**options)(q, k, v), expected(q, k, v, **options))
 
 
+@pytest.mark.parametrize("heads_kv", [1, 2, 8])
+def test_many_queries_give_a_contiguous_result(heads_kv: int) -> None:
+    assert GQADenseFwdOp(is_causal=True)(*qkv(batch=1, seq_q=5, heads=8, heads_kv=heads_kv)).is_contiguous()
+
+
 def test_two_ops_with_other_options_do_not_share_kernels() -> None:
     q, k, v = qkv(seq_q=3)
     for options in ({}, {"is_causal": True}, {}):

@@ -132,3 +132,41 @@ def test_a_device_without_an_index_is_asked_for_every_time(along: Any, toys: Any
     for n in (1, 2, 3):
         assert ask(op, toys, n, torch.device("cuda")).launch_device == two_devices[0]
     assert not op._spans
+
+
+def test_what_changes_while_a_call_is_made_is_not_remembered(along: Any, toys: Any, two_devices: Any) -> None:
+    op = along()
+    op.scale = 1
+
+    def call_of() -> Any:
+        call = toys.Call(n=5, m=op.scale, device=two_devices[0])
+        op.scale = 2  # as another thread might
+        return call
+
+    assert op.kernel_along("toy", two_devices[0], 5, call_of).call.m == 1
+    after = toys.Call(n=6, m=2, device=two_devices[0])
+    assert op.kernel_along("toy", two_devices[0], 6, lambda: after) is op.kernel_for("toy", after)
+
+
+def test_an_entry_for_that_fails_at_an_end_is_asked_at_every_value(toys: Any, two_devices: Any) -> None:
+    face = type("AlongFwdInterface", (toys.Interface,), {"extent": "n"})
+    sizes = dict.fromkeys(range(100), "small")
+    kernel = toys.kernel(
+        bases=(Kernel, face), entry_for=classmethod(lambda cls, call: (sizes[call.n], lambda: cls(call)))
+    )
+    op = toys.op({"one": kernel}, {"toy": face})()
+    for n in range(20):
+        ask(op, toys, n, two_devices[0])
+    assert (op.cache_info().misses, op.cache_info().builds) == (8, 1), "of 0 to 12 once, of 13, and of each from 14 on"
+
+
+def test_a_call_that_has_no_hash_is_told_as_elsewhere(along: Any, toys: Any, two_devices: Any) -> None:
+    with pytest.raises(TypeError, match="cannot key a dispatch cache"):
+        along().kernel_along("toy", 1, 5, lambda: toys.Call(n=5, shape=[1], device=two_devices[0]))
+
+
+@pytest.mark.parametrize("extent", ["nothing", "shape", "device"])
+def test_an_extent_that_is_no_integer_field_is_refused_at_construction(toys: Any, extent: str) -> None:
+    face = type("AlongFwdInterface", (toys.Interface,), {"extent": extent})
+    with pytest.raises(TypeError, match=f"extent '{extent}' of AlongFwdInterface is no integer field of ToyCall"):
+        toys.op({"one": toys.kernel(bases=(Kernel, face))}, {"toy": face})()

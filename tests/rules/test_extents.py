@@ -117,3 +117,39 @@ def test_nothing_is_known_where_a_rule_was_not_lifted_or_the_field_is_no_integer
     assert extent_of(selector(short, lambda call: "odd" if int(call.n) % 2 else None), "n") is None
     assert extent_of(selector(short), "flag") is None
     assert extent_of(selector(short), "nothing") is None
+
+
+@dataclass(frozen=True)
+class Guarded:
+    n: Annotated[int, Range(0, 200)] = 1
+    w: int | None = None
+    m: Annotated[int, Range(0, 9)] = 0
+    shape: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda call: None if call.w is None or call.n + call.w <= 100 else "w",
+        lambda call: None if call.m == 0 or call.n + 100 // call.m <= 50 else "m",
+        lambda call: None if len(call.shape) == 0 or call.n + call.shape[0] <= 50 else "shape",
+    ],
+    ids=["None", "zero", "empty"],
+)
+def test_what_is_not_there_has_no_border(rule: Callable[[Guarded], str | None]) -> None:
+    extent = extent_of(Selector(Guarded, [Candidate("rule", rule)]), "n")
+    assert extent is not None
+    assert extent.around(Guarded(n=7)) == (0, 200)
+    found = extent.around(Guarded(n=7, w=20, m=4, shape=(10,)))
+    assert found is not None
+    assert found[1] in (80, 25, 40)
+
+
+def test_a_field_that_holds_none_has_no_range() -> None:
+    rule = lambda call: None if call.w is None or call.w <= 100 else "w"  # noqa: E731
+    extent = extent_of(Selector(Guarded, [Candidate("rule", rule)]), "w")
+    assert extent is not None
+    assert extent.around(Guarded(w=None)) is None
+    found = extent.around(Guarded(w=5))
+    assert found is not None
+    assert found[1] == 100

@@ -100,6 +100,7 @@ class Dispatcher:
     Attributes:
         calls: ``(interface, call)`` to kernel; read without a lock by the op.
         spans: ``(interface, facts)`` to ranges of the extent, both ends included, with their kernels; read so too.
+        forgotten: How often these were forgotten.
         hits: How many calls were found there; counted by the op, without a lock.
         selection: What decides.
         tuned: Whether kernels are asked to tune before they first run.
@@ -113,7 +114,7 @@ class Dispatcher:
         self.when_general: Final[general.Mode] = when_general
         self.calls: dict[tuple[str, CallSpec], Kernel] = {}
         self.spans: dict[tuple[str, Hashable], tuple[Span, ...]] = {}
-        self._forgotten = 0
+        self.forgotten = 0
         self._entries: dict[Hashable, _Entry] = {}
         self._lock = threading.Lock()
         self._misses = self._builds = self._evictions = 0
@@ -148,30 +149,30 @@ class Dispatcher:
                 self.calls[interface, asked] = kernel
         return kernel
 
-    def span(self, interface: str, facts: Hashable, call: CallSpec) -> Kernel:
-        """The kernel of *call*, which is remembered for all calls of *facts* as far as its extent may move.
+    def span(self, interface: str, facts: Hashable, call: CallSpec, kernel: Kernel, forgotten: int) -> None:
+        """Remember *kernel*, which is that of *call*, for all calls of *facts* as far as its extent may move.
 
         It may where no rule answers differently and the build identity is the same at both ends: an interface that
         names an extent promises the rest.
 
-        Raises:
-            Exception: as :meth:`miss`.
+        Args:
+            interface: Of the call.
+            facts: What tells it apart from others, but for the extent.
+            call: A call that a kernel was found for.
+            kernel: That kernel.
+            forgotten: What :attr:`forgotten` was before *call* was made. Where that has changed, nothing is remembered:
+                the op may have been another one, or the kernel been dropped.
         """
-        kernel = self.calls.get((interface, call))
-        if kernel is None:
-            kernel = self.miss(interface, call)
         choice = self.selection.choice(interface)
-        forgotten = self._forgotten
         device, resolved = self._here(choice, call)
         between = None if choice.extent is None or device is not call.device else choice.extent.around(resolved)
         if between is None or not self._same_build(choice, resolved, between):
-            return kernel
+            return
         with self._lock:
-            if forgotten == self._forgotten:
+            if forgotten == self.forgotten:
                 if len(self.spans) >= MOST_CALLS:
                     self.spans.clear()
                 self.spans[interface, facts] = (*self.spans.get((interface, facts), ()), (*between, kernel))
-        return kernel
 
     def forget_spans(self) -> None:
         """Forget the spans, as where a parameter of the op that is in no facts has changed."""
@@ -184,7 +185,10 @@ class Dispatcher:
         kind = choice.classes[choice.decide(resolved)]
         ends = [dataclasses.replace(resolved, **{str(choice.extent_field): end}) for end in between]
         identity = kind.entry_for(resolved)[0]
-        return all(kind.entry_for(end)[0] == identity for end in ends)
+        try:
+            return all(kind.entry_for(end)[0] == identity for end in ends)
+        except (ArithmeticError, LookupError, TypeError, ValueError):  # of a call that nobody asked for, up to 2**40
+            return False
 
     def pinned(self, interface: str, call: CallSpec, key: str) -> Kernel:
         """The kernel of one implementation, whatever others say; the call is not remembered.
@@ -318,7 +322,7 @@ class Dispatcher:
 
     def _spans_gone(self) -> None:
         """Forget them, and keep what another thread is about to remember from coming in."""
-        self._forgotten += 1
+        self.forgotten += 1
         self.spans.clear()
 
     def _evict(self) -> None:

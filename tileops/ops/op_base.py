@@ -191,7 +191,11 @@ class Op:
             if first <= extent <= last:
                 self._dispatcher.hits += 1
                 return kernel
-        return self._dispatcher.span(interface, facts, call_of())
+        forgotten = self._dispatcher.forgotten
+        call = call_of()
+        kernel = self.kernel_for(interface, call)
+        self._dispatcher.span(interface, facts, call, kernel, forgotten)
+        return kernel
 
     def key_for(self, interface: str, call: CallSpec) -> str:
         """The key that would run *call*, on any machine; nothing is built or remembered.

@@ -16,7 +16,7 @@ from collections.abc import Collection, Hashable, Mapping
 from typing import Any, Final
 
 from tileops_rules import NoImplementation, Selector
-from tileops_rules.extents import Extent, extent_of
+from tileops_rules.extents import Extent, extent_of, is_integer
 
 from tileops.backend import plugins
 from tileops.backend.places import outside_stacklevel
@@ -245,17 +245,23 @@ def _choice(view: Any, interface: str) -> Choice:
     classes = tuple(view.kernel_types[key] for key in keys)
     devices = {key: frozenset(kernel.devices) for key, kernel in zip(keys, classes, strict=True)}
     general = [i for i, kernel in enumerate(classes) if kernel.general] if len(keys) > 1 else []
+    face = view.interfaces[interface]
+    if face.extent is not None and not is_integer(selector, face.extent):
+        raise TypeError(
+            f"{view.__name__}.{interface}: extent {face.extent!r} of {face.__name__} is no integer field of "
+            f"{face.request.__name__}: name one, or leave it out"
+        )
     return Choice(
         op=view.__name__,
         interface=interface,
-        request=view.interfaces[interface].request,
+        request=face.request,
         selector=selector,
         keys=keys,
         classes=classes,
         devices=types.MappingProxyType(devices),
         device_types=frozenset().union(*devices.values()),
         general=general[0] if general else -1,
-        extent_field=view.interfaces[interface].extent,
+        extent_field=face.extent,
     )
 
 

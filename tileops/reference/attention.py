@@ -186,13 +186,17 @@ class GQADenseReferenceKernel(Kernel, GQADenseFwdInterface):
             q, k, v = (
                 each.double() * scale.double()[:, None, :, None] for each, scale in zip((q, k, v), scales, strict=True)
             )
-        return gqa_dense(
-            q,
-            k,
-            v,
-            is_causal=self.is_causal,
-            sm_scale=self.sm_scale,
-            softcap=self.softcap,
-            window_size_left=self.window_size_left,
-            window_size_right=self.window_size_right,
-        ).to(self.dtype)
+        return (
+            gqa_dense(
+                q,
+                k,
+                v,
+                is_causal=self.is_causal,
+                sm_scale=self.sm_scale,
+                softcap=self.softcap,
+                window_size_left=self.window_size_left,
+                window_size_right=self.window_size_right,
+            )
+            .to(self.dtype)
+            .contiguous()
+        )
