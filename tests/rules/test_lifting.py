@@ -6,7 +6,6 @@ import itertools
 import math
 import operator
 import sys
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,7 @@ from tileops_rules import NotLifted, Range, lift
 from tests.rules import rule_examples, unliftable_examples
 from tests.rules.rule_examples import LAUNCHES, LIFTED, Base, Call, Derived, Mode, Wider, helper
 from tests.rules.unliftable_examples import NOT_LIFTED
-from tests.speed import LIFTING_SLOWER, slowness
+from tests.speed import LIFTING_SLOWER, cpu_seconds, holds_within
 
 if TYPE_CHECKING:
     pass
@@ -186,10 +185,11 @@ def test_over_the_path_budget_is_said_with_the_count() -> None:
         ones = sum(1 for bit in range(20) if (call.n >> bit) % 2)
         return None if ones > 3 else "few"
 
-    start = time.process_time()
-    with pytest.raises(NotLifted, match="20000 paths"):
-        lift(refusal, Call)
-    assert time.process_time() - start < LONGEST_S * slowness()
+    def refused() -> None:
+        with pytest.raises(NotLifted, match="20000 paths"):
+            lift(refusal, Call)
+
+    holds_within(LONGEST_S, lambda: cpu_seconds(refused))
     with pytest.raises(NotLifted, match="100 paths"):
         lift(refusal, Call, budget=100)
 
@@ -223,16 +223,7 @@ def twelve(call: Call) -> str | None:
 def test_the_usual_refusal_has_a_few_dozen_paths_and_lifts_in_two_milliseconds() -> None:
     rule = lift(twelve, Call)
     assert rule.paths <= 36
-    slow = slowness()
-    best = min(_seconds(lambda: lift(twelve, Call)) for _ in range(30))
-    slow = max(slow, slowness())
-    assert best <= 2e-3 * LIFTING_SLOWER * slow, f"{best * 1e3:.2f} ms"
-
-
-def _seconds(work: Any) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
+    holds_within(2e-3 * LIFTING_SLOWER, lambda: cpu_seconds(lambda: lift(twelve, Call)))
 
 
 def test_a_device_index_decides_nothing() -> None:

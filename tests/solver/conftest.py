@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,18 +94,3 @@ def op_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     for loaded in list(sys.modules):
         if loaded.split(".")[0] in written:
             del sys.modules[loaded]
-
-
-@pytest.fixture
-def benchmark_seconds() -> Callable[[Callable[[], Any]], float]:
-    """The shortest of three runs: the others of a shared machine do not count."""
-
-    def measure(work: Callable[[], Any]) -> float:
-        taken = []
-        for _ in range(3):
-            start = time.perf_counter()
-            work()
-            taken.append(time.perf_counter() - start)
-        return min(taken)
-
-    return measure

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
 import pytest
 from tileops_rules import Candidate, Rule, Selector
 from tileops_solver import Finding, InconsistencyError, prove_pairs
 
-from tests.speed import slowness
+from tests.speed import cpu_seconds, holds_within
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,7 @@ def test_a_class_is_placed_at_its_own_line() -> None:
     assert "in Left (" in found.message
 
 
-def test_the_time_of_a_pair_is_milliseconds(benchmark_seconds: Callable[[Callable[[], Any]], float]) -> None:
+def test_the_time_of_a_pair_is_milliseconds() -> None:
     chosen = selector(Candidate("a", group_of_eight), Candidate("b", odd_heads))
     prove_pairs(chosen)
-    assert benchmark_seconds(lambda: prove_pairs(chosen)) < 0.1 * slowness()
+    holds_within(0.1, lambda: cpu_seconds(lambda: prove_pairs(chosen)))
