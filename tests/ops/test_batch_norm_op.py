@@ -209,6 +209,10 @@ def test_training_needs_an_epsilon_above_zero_and_a_momentum_that_is_a_number() 
     assert BatchNormFwdOp(eps=0.0).eps == 0.0
     with pytest.raises(TypeError, match="momentum is None"):
         BatchNormFwdOp(True, momentum=None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="momentum is 'half', a str: pass a float"):
+        BatchNormFwdOp(True, momentum="half")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="eps is '1e-5', a str: pass a float"):
+        BatchNormFwdOp(eps="1e-5")  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------- instance norm

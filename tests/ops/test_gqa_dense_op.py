@@ -203,7 +203,7 @@ def test_what_a_call_does_not_take_is_named(options: Any, given: Any, fragment: 
 @pytest.mark.parametrize(
     ("given", "fragment"),
     [
-        ({}, "q_scale is None, a NoneType: pass a torch.Tensor"),
+        ({}, "q_scale is None and q is torch.float8_e4m3fn: float8 needs q_scale, k_scale and v_scale"),
         ({"q_scale": torch.ones(8), "k_scale": torch.ones(2)}, "v_scale is None"),
         ({"q_scale": torch.ones(8).double()}, "q_scale is torch.float64: pass torch.float32"),
         ({"q_scale": torch.ones(2)}, r"q_scale has shape \(2,\): pass \(8,\) or \(2, 8\)"),
@@ -217,8 +217,10 @@ def test_float8_asks_for_scales_that_fit(given: Any, fragment: str) -> None:
 
 
 def test_a_rotated_op_asks_for_its_angles() -> None:
-    with pytest.raises(TypeError, match="cos is None"):
+    with pytest.raises(InputError, match="cos is None and rotary_dim is 8: a rotation needs cos and sin"):
         GQADenseFwdOp(rotary_dim=8)(*qkv())
+    with pytest.raises(InputError, match="sin is None"):
+        GQADenseFwdOp(rotary_dim=8)(*qkv(), cos=torch.ones(64, 4))
 
 
 def test_the_call_has_the_sizes_of_the_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,9 +336,37 @@ def test_options_that_no_call_may_have_are_refused_at_construction(options: Any,
         GQADenseFwdOp(**options)
 
 
-def test_a_float64_query_is_refused() -> None:
-    with pytest.raises(ValueError, match="is outside the domain of dtype"):
-        GQADenseFwdOp()(*qkv(dtype=torch.float64))
+@pytest.mark.parametrize("parameter", ["window_size_left", "window_size_right", "rotary_dim"])
+@pytest.mark.parametrize("value", [1.0, 8.5, None, "8", True])
+def test_a_size_is_an_integer(parameter: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=rf"GQADenseFwdOp: {parameter} is {value!r}, a \w+: pass an int"):
+        GQADenseFwdOp(**{parameter: value})
+
+
+def test_a_size_of_another_integer_type_is_kept_as_an_int() -> None:
+    op = GQADenseFwdOp(window_size_left=torch.tensor(5))  # type: ignore[arg-type]
+    assert type(op.window_size_left) is int
+    assert op.window_size_left == 5
+
+
+@pytest.mark.parametrize(("parameter", "value"), [("sm_scale", "0.5"), ("softcap", None), ("sm_scale", [1.0])])
+def test_a_factor_is_a_number(parameter: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=rf"GQADenseFwdOp: {parameter} is .*: pass a float"):
+        GQADenseFwdOp(**{parameter: value})
+
+
+@pytest.mark.parametrize("window", [2**31, 2**63, 2**70])
+def test_a_window_of_any_size_past_the_keys_hides_nothing(window: int) -> None:
+    given = qkv(seq_q=3)
+    for side in ("window_size_left", "window_size_right"):
+        assert torch.equal(GQADenseFwdOp(**{side: window})(*given), GQADenseFwdOp()(*given))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int32, torch.float8_e5m2])
+def test_a_query_of_another_dtype_is_refused_with_those_that_are_taken(dtype: torch.dtype) -> None:
+    with pytest.raises(InputError, match=f"q is {dtype}: convert q, k and v to one of .*float8_e4m3fn") as error:
+        GQADenseFwdOp()(*(tensor.to(dtype) for tensor in qkv()))
+    assert error.value.found is dtype
 
 
 def test_without_a_backend_a_cpu_call_says_what_to_do(no_backends: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ import torch
 __all__ = [
     "InputError",
     "finite_eps",
+    "integer",
+    "number",
     "require_alike",
     "require_float32",
     "require_same_device",
@@ -85,13 +88,42 @@ def require_same_device(op: object, argument: str, tensor: torch.Tensor, other: 
         raise InputError(op, argument, message, found=tensor.device, expected=like.device)
 
 
+def integer(op: object, parameter: str, value: object) -> int:
+    """*value*, the parameter of an op, as a plain int; a bool counts as none.
+
+    Raises:
+        TypeError: it is no integer.
+    """
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise TypeError(f"{type(op).__name__}: {parameter} is {value!r}, a {type(value).__name__}: pass an int")
+
+
+def number(op: object, parameter: str, value: object) -> float:
+    """*value*, the parameter of an op, as a float.
+
+    Raises:
+        TypeError: it is no number.
+    """
+    try:
+        if not isinstance(value, str | bytes | bytearray):
+            return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError(f"{type(op).__name__}: {parameter} is {value!r}, a {type(value).__name__}: pass a float")
+
+
 def finite_eps(op: object, eps: float) -> float:
     """*eps* as what is added to a variance or a mean square.
 
     Raises:
+        TypeError: it is no number.
         ValueError: it is no finite number from 0 up.
     """
-    found = float(eps)
+    found = number(op, "eps", eps)
     if not 0.0 <= found < math.inf:
         raise ValueError(f"{type(op).__name__}: eps is {eps}: pass a finite number from 0 up")
     return found

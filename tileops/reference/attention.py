@@ -45,9 +45,9 @@ def visible_keys(
     if is_causal:
         seen &= key <= position
     if window_size_left != UNBOUNDED:
-        seen &= key >= position - window_size_left
+        seen &= key >= position - min(window_size_left, seqlen_kv)
     if window_size_right != UNBOUNDED:
-        seen &= key <= position + window_size_right
+        seen &= key <= position + min(window_size_right, seqlen_q)
     return seen
 
 

@@ -18,6 +18,7 @@ from tileops.kernels.call_spec import CallSpec
 from tileops.kernels.kernel_base import KernelInterface
 
 __all__ = [
+    "CALL_DTYPES",
     "FACTOR_RANGE",
     "UNBOUNDED",
     "AttentionCall",
@@ -29,6 +30,9 @@ __all__ = [
 
 UNBOUNDED = -1
 """The window size that leaves its side open."""
+
+CALL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+"""What results may be, and queries, keys and values too where they are not float8."""
 
 FACTOR_RANGE = 2.0**40
 """Scales stay below this, softcaps between it and its inverse: float32 holds scores and their quotients."""
@@ -65,7 +69,7 @@ class AttentionCall(CallSpec):
     dim: int = 64
     max_seqlen_q: int = 1
     seqlen_kv: int = 1
-    dtype: Annotated[torch.dtype, OneOf(torch.float32, torch.float16, torch.bfloat16)] = torch.float16
+    dtype: Annotated[torch.dtype, OneOf(*CALL_DTYPES)] = torch.float16
     is_causal: bool = False
     sm_scale: float | None = None
     softcap: float = 0.0

@@ -7,7 +7,14 @@ from typing import ClassVar, Final, NoReturn
 
 import torch
 
-from tileops.kernels.attention.call_spec import UNBOUNDED, AttentionCall, GQADenseFwdInterface, Rotation, Scales
+from tileops.kernels.attention.call_spec import (
+    CALL_DTYPES,
+    UNBOUNDED,
+    AttentionCall,
+    GQADenseFwdInterface,
+    Rotation,
+    Scales,
+)
 from tileops.kernels.attention.gqa.decode import (
     GQADecodeBs1Kernel,
     GQADecodeKernel,
@@ -23,7 +30,7 @@ from tileops.kernels.attention.gqa.prefill import (
     GQAPrefillSlidingWindowKernel,
 )
 from tileops.kernels.kernel_base import Kernel, KernelInterface
-from tileops.ops.inputs import InputError, require_alike, require_float32, require_tensor
+from tileops.ops.inputs import InputError, integer, number, require_alike, require_float32, require_tensor
 from tileops.ops.op_base import Op
 
 __all__ = ["GQADenseFwdOp"]
@@ -53,6 +60,7 @@ class GQADenseFwdOp(Op):
         out_dtype: Of the result where queries, keys and values are ``float8_e4m3fn``.
 
     Raises:
+        TypeError: a parameter is of another type.
         ValueError: a parameter is none that a call may have.
     """
 
@@ -82,16 +90,16 @@ class GQADenseFwdOp(Op):
         out_dtype: torch.dtype = torch.bfloat16,
     ) -> None:
         self.is_causal = bool(is_causal)
-        self.sm_scale = None if sm_scale is None else float(sm_scale)
-        self.softcap = float(softcap)
-        self.window_size_left = window_size_left
-        self.window_size_right = window_size_right
-        self.rotary_dim = rotary_dim
+        self.sm_scale = None if sm_scale is None else number(self, "sm_scale", sm_scale)
+        self.softcap = number(self, "softcap", softcap)
+        self.window_size_left = integer(self, "window_size_left", window_size_left)
+        self.window_size_right = integer(self, "window_size_right", window_size_right)
+        self.rotary_dim = integer(self, "rotary_dim", rotary_dim)
         self.rope_interleaved = bool(rope_interleaved)
         self.out_dtype = out_dtype
         if out_dtype not in DTYPES:
             raise ValueError(f"GQADenseFwdOp: out_dtype {out_dtype} is not {' or '.join(map(str, DTYPES))}")
-        reason = self._call(1, 1, 1, max(1, rotary_dim), 1, 1, torch.float16, None).invalid()
+        reason = self._call(1, 1, 1, max(1, self.rotary_dim), 1, 1, torch.float16, None).invalid()
         if reason is not None:
             raise ValueError(f"GQADenseFwdOp: {reason}")
 
@@ -144,17 +152,28 @@ class GQADenseFwdOp(Op):
             "gqa_dense",
             facts,
             seq_kv,
-            lambda: self._call(
-                batch, heads, heads_kv, dim, seq_q, seq_kv, self.out_dtype if is_fp8 else dtype, device, is_fp8
-            ),
+            lambda: self._call(batch, heads, heads_kv, dim, seq_q, seq_kv, self._result_dtype(dtype), device, is_fp8),
         )
         result: torch.Tensor = kernel(q, k, v, scales, rotation)
         return result
 
     def empty_result(self, q: torch.Tensor, *others: torch.Tensor | None, **named: torch.Tensor | None) -> torch.Tensor:
         """A contiguous tensor with the shape, dtype and device of the result, not filled."""
-        dtype = self.out_dtype if q.dtype == torch.float8_e4m3fn else q.dtype
-        return torch.empty(q.shape, dtype=dtype, device=q.device)
+        return torch.empty(q.shape, dtype=self._result_dtype(q.dtype), device=q.device)
+
+    def _result_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """What the result is where queries are *dtype*.
+
+        Raises:
+            InputError: queries cannot be.
+        """
+        if dtype is _FLOAT8:
+            return self.out_dtype
+        if dtype not in CALL_DTYPES:
+            accepted = ", ".join(map(str, CALL_DTYPES))
+            message = f"is {dtype}: convert q, k and v to one of {accepted}, or to {_FLOAT8} and pass their scales"
+            raise InputError(self, "q", message, found=dtype)
+        return dtype
 
     def _call(
         self,
@@ -198,6 +217,9 @@ class GQADenseFwdOp(Op):
                     continue
                 message = f"is given and q is {q.dtype}: only torch.float8_e4m3fn has scales"
                 raise InputError(self, name, message, found=q.dtype, expected=torch.float8_e4m3fn)
+            if scale is None:
+                message = f"is None and q is {q.dtype}: float8 needs {', '.join(SCALES[:-1])} and {SCALES[-1]}"
+                raise InputError(self, name, message, expected=torch.float32)
             found = require_float32(self, name, scale, "q", q)
             if found.shape not in ((heads,), (batch, heads)):
                 message = f"has shape {tuple(found.shape)}: pass ({heads},) or ({batch}, {heads})"
@@ -216,6 +238,9 @@ class GQADenseFwdOp(Op):
                     continue
                 message = "is given and rotary_dim is 0: make the op with the rotary_dim of the heads"
                 raise InputError(self, name, message, found=tuple(table.shape))
+            if table is None:
+                message = f"is None and rotary_dim is {self.rotary_dim}: a rotation needs cos and sin"
+                raise InputError(self, name, message, expected=torch.float32)
             found = require_float32(self, name, table, "q", q)
             if found.dim() != 2 or found.shape[1] != half or found.shape[0] < k.shape[1]:
                 message = f"has shape {tuple(found.shape)}: pass ({k.shape[1]} or more, {half})"

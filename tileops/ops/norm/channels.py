@@ -10,7 +10,7 @@ import torch
 
 from tileops.kernels.norm.call_spec import BatchNormCall
 from tileops.ops.filled import filled
-from tileops.ops.inputs import InputError, finite_eps, require_same_device, require_tensor
+from tileops.ops.inputs import InputError, finite_eps, number, require_same_device, require_tensor
 from tileops.ops.norm.rows import MOST_CALLS
 
 __all__ = ["ChannelNorm", "channel_call"]
@@ -50,7 +50,7 @@ class ChannelNorm:
             raise TypeError(
                 f"{type(self).__name__}: momentum is None: pass the share of this call, as 1 / (calls so far + 1)"
             )
-        self.momentum = float(momentum)
+        self.momentum = number(self, "momentum", momentum)
         self.eps = finite_eps(self, eps)
 
     def _switch(self, parameter: str, value: bool) -> bool:
