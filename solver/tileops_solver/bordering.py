@@ -21,10 +21,12 @@ from tileops_rules.expr import FALSE, TRUE, Expr, Path, conjunction, equals, neg
 
 from tileops_solver.answer import InconsistencyError
 from tileops_solver.cases import Border, Case, Cases, choice_of
-from tileops_solver.engine import Outcome
+from tileops_solver.engine import Outcome, Question
 from tileops_solver.faces import Face, Ray, Spot, atom_text, faces_of
+from tileops_solver.orders import Along
 from tileops_solver.placing import answer_at, atoms_of, holds_on, replaced, shown_on, with_facts_of
 from tileops_solver.real_methods import serving
+from tileops_solver.searching import Search
 from tileops_solver.subject import Platform, Subject
 from tileops_solver.validity import rejection
 from tileops_solver.witness import Witness
@@ -193,11 +195,34 @@ class _Search:
 
     def _along(self, region: _Region, face: Face, spot: Spot, ray: Ray, decides: Expr) -> Witness | None:
         """The call on a ray nearest to its start: of those one change away, else, by the solver, of all."""
+        if ray.subject.kind != "int":
+            return self._one_change_away(region, spot, ray, decides) or self._by_halves(region, face, ray, decides)
+        parts = [self._subject.valid, region.around, ray.until(None), decides]
+        with Question(conjunction(parts), self._subject.domain) as question:
+            reply = question.check()
+            if reply.outcome is Outcome.IMPOSSIBLE:
+                return None
+            near = self._one_change_away(region, spot, ray, decides)
+            if near is not None:
+                return near
+            path, found = ray.subject.data, None
+            if path in reply.codes:
+                search = Search(question, lambda _, span, best: Along(ray.start, ray.step, span[ray.step > 0]))
+                found = equals(ray.subject, search.first_at(path, reply.codes))
+        nearest = None if found is None else self._ask(region, face.text, [found, decides])
+        return nearest or self._by_halves(region, face, ray, decides)
+
+    def _one_change_away(self, region: _Region, spot: Spot, ray: Ray, decides: Expr) -> Witness | None:
+        """A call on a ray, near its start, that is one change away from where the region begins."""
         for value in range(ray.start, ray.start + ray.step * _STEPS_TRIED, ray.step) if spot.path else ():
             there = replace(spot, held=value, fixed=equals(ray.subject, value))
             near = self._moved(region, region.starts, there, [there.fixed, decides])
             if near is not None:
                 return near
+        return None
+
+    def _by_halves(self, region: _Region, face: Face, ray: Ray, decides: Expr) -> Witness | None:
+        """The call on a ray nearest to its start, by asking for the smallest call of ever smaller parts of it."""
         best = self._ask(region, face.text, [ray.until(None), decides])
         start, width = ray.start, 2
         while best is not None and start != (far := self._value(ray.subject, best)):

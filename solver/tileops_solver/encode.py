@@ -18,6 +18,7 @@ from tileops_rules.printing import path_text
 from tileops_solver import division
 from tileops_solver.codes import Codes
 from tileops_solver.narrowing import Narrowed, SlotBounds
+from tileops_solver.terms import Terms
 
 __all__ = ["ENCODE", "Bits", "Cost", "Encoder", "Integers", "beyond_ranges", "bits_cost", "code_range"]
 
@@ -98,6 +99,7 @@ class Encoder:
     Attributes:
         z3: The z3 module.
         numbers: The arithmetic.
+        terms: Truths and comparisons in it.
         variables: The unknown of each slot that was mentioned so far.
     """
 
@@ -107,7 +109,9 @@ class Encoder:
         self._known = known
         self._codes = codes
         self._bounds = SlotBounds(known)
-        self._terms: dict[Expr, Any] = {}
+        self._encoded: dict[Expr, Any] = {}
+        self._numbers: dict[int, Any] = {}
+        self.terms = Terms(z3, context, signed_bits=width is not None)
         self.numbers: Numbers = (
             Integers(z3, context, self._bounds) if width is None else Bits(z3, context, self._bounds, width)
         )
@@ -125,6 +129,13 @@ class Encoder:
             found = self.variables[path] = self.numbers.variable(path_text(path))
         return found
 
+    def number(self, value: int) -> Any:
+        """A constant, made once."""
+        found = self._numbers.get(value)
+        if found is None:
+            found = self._numbers[value] = self.numbers.number(value)
+        return found
+
     def ranges(self, paths: Iterable[Path] | None = None) -> list[Any]:
         """What holds of every unknown: it lies in its slot's domain, as far as the question leaves it.
 
@@ -133,9 +144,9 @@ class Encoder:
         """
         made = []
         for path in self._codes if paths is None else paths:
-            variable = self.variable(path)
-            low, high = code_range(path, self._codes[path], self._known)
-            made += [variable >= low, variable <= high]
+            variable, terms = self.variable(path), self.terms
+            low, high = map(self.number, code_range(path, self._codes[path], self._known))
+            made += [terms.at_least(variable, low), terms.at_most(variable, high)]
         return made
 
     def holding(self, node: Expr) -> tuple[Any, frozenset[int], Codes]:
@@ -149,20 +160,20 @@ class Encoder:
     def encode(self, expr: Expr) -> Any:
         """The term of *expr*."""
         for node in walk(expr):
-            if node not in self._terms:
-                self._terms[node] = self._encode_one(node)
-        return self._terms[expr]
+            if node not in self._encoded:
+                self._encoded[node] = self._encode_one(node)
+        return self._encoded[expr]
 
     def _encode_one(self, node: Expr) -> Any:
         if KINDS[node.kind].sort == "int":
             low, high = self.bounds(node)
             if low == high:
-                return self.numbers.number(low)
-        return ENCODE[node.kind](self, node, [self._terms[a] for a in node.args])
+                return self.number(low)
+        return ENCODE[node.kind](self, node, [self._encoded[a] for a in node.args])
 
     def term(self, node: Expr) -> Any:
         """The term of a node that has been encoded."""
-        return self._terms[node]
+        return self._encoded[node]
 
 
 def code_range(path: Path, codes: Codes, known: Narrowed) -> Bounds:
@@ -243,30 +254,31 @@ def _bit_length(encoder: Encoder, node: Expr, args: list[Any]) -> Any:
     """One case for each length that the bounds allow, the longest outermost."""
     size = _abs(encoder, node, args)
     shortest, longest = encoder.bounds(node)
-    term = encoder.numbers.number(shortest)
+    term = encoder.number(shortest)
     for length in range(shortest + 1, longest + 1):
-        term = encoder.z3.If(size >= 1 << (length - 1), encoder.numbers.number(length), term)
+        term = encoder.z3.If(size >= 1 << (length - 1), encoder.number(length), term)
     return term
 
 
 def _one_slot(encoder: Encoder, node: Expr, args: list[Any]) -> Any:
     """A question about a slot that stands for classes of values: its code is one of some."""
     variable, yes, codes = encoder.holding(node)
-    z3 = encoder.z3
     no = codes.hi + 1 - len(yes)
     if not yes or not no:
-        return z3.BoolVal(bool(yes), encoder.context)
+        return encoder.z3.BoolVal(bool(yes), encoder.context)
     if len(yes) <= no:
-        return _any_of(z3, [variable == code for code in sorted(yes)])
-    return z3.Not(_any_of(z3, [variable == code for code in range(codes.hi + 1) if code not in yes]))
+        return _is_one_of(encoder, variable, sorted(yes))
+    others = [code for code in range(codes.hi + 1) if code not in yes]
+    return encoder.terms.no(_is_one_of(encoder, variable, others))
 
 
-def _any_of(z3: Any, terms: list[Any]) -> Any:
-    return terms[0] if len(terms) == 1 else z3.Or(terms)
+def _is_one_of(encoder: Encoder, variable: Any, codes: list[int]) -> Any:
+    each = [encoder.terms.equal(variable, encoder.number(code)) for code in codes]
+    return each[0] if len(each) == 1 else encoder.terms.any_of(each)
 
 
 ENCODE: Final[Mapping[str, Callable[[Encoder, Expr, list[Any]], Any]]] = {
-    "const": lambda encoder, node, args: encoder.numbers.number(node.data),
+    "const": lambda encoder, node, args: encoder.number(node.data),
     "int": lambda encoder, node, args: encoder.variable(node.data),
     "sum": _sum,
     "product": _product,
@@ -275,14 +287,14 @@ ENCODE: Final[Mapping[str, Callable[[Encoder, Expr, list[Any]], Any]]] = {
     "abs": _abs,
     "bit_length": _bit_length,
     "truth": lambda encoder, node, args: encoder.z3.BoolVal(node.data, encoder.context),
-    "at_most": lambda encoder, node, args: args[0] <= node.data,
-    "equals": lambda encoder, node, args: args[0] == node.data,
+    "at_most": lambda encoder, node, args: encoder.terms.at_most(args[0], encoder.number(node.data)),
+    "equals": lambda encoder, node, args: encoder.terms.equal(args[0], encoder.number(node.data)),
     "among": _one_slot,
     "float_is": _one_slot,
     "str_is": _one_slot,
-    "not": lambda encoder, node, args: encoder.z3.Not(args[0]),
-    "and": lambda encoder, node, args: encoder.z3.And(args),
-    "or": lambda encoder, node, args: encoder.z3.Or(args),
+    "not": lambda encoder, node, args: encoder.terms.no(args[0]),
+    "and": lambda encoder, node, args: encoder.terms.every(args),
+    "or": lambda encoder, node, args: encoder.terms.any_of(args),
 }
 """Kind of node to its term: ``(encoder, node, terms of its arguments)``."""
 

@@ -313,10 +313,9 @@ class _Stage:
 
     def add(self, constraint: _Constraint) -> None:
         """Add a constraint at the solver's present level."""
-        z3 = self._z3
         if isinstance(constraint, _Except):
             self._keep_ranges(constraint.codes)
-            self._any([self._encoder.variable(path) != code for path, code in constraint.codes.items()])
+            self._any([self._differs(path, code) for path, code in constraint.codes.items()])
             return
         if isinstance(constraint, _Changes):
             self._at_most(constraint)
@@ -325,14 +324,26 @@ class _Stage:
         low, high = self._ranges[constraint.path]
         # Spans are cut to the slot's range: a bit-vector need not be wide enough for a number outside it.
         inside = [(max(low, a), min(high, b)) for a, b in constraint.spans if max(low, a) <= min(high, b)]
-        self._any([variable == a if a == b else z3.And(variable >= a, variable <= b) for a, b in inside])
+        self._any([self._within(variable, a, b) for a, b in inside])
 
     def _keep_ranges(self, paths: Iterable[Path]) -> None:
         """Say at the present level what the question, which does not mention them, did not say of these slots."""
         self.solver.add(*self._encoder.ranges(path for path in paths if path not in self._ranged))
 
     def _any(self, terms: list[Any]) -> None:
-        self.solver.add(self._z3.Or(terms) if terms else self._z3.BoolVal(False, self._encoder.context))
+        self.solver.add(self._encoder.terms.any_of(terms))
+
+    def _within(self, variable: Any, low: int, high: int) -> Any:
+        encoder, terms = self._encoder, self._encoder.terms
+        if low == high:
+            return terms.equal(variable, encoder.number(low))
+        ends = terms.at_least(variable, encoder.number(low)), terms.at_most(variable, encoder.number(high))
+        return terms.every(ends)
+
+    def _differs(self, path: Path, code: int) -> Any:
+        return self._encoder.terms.no(
+            self._encoder.terms.equal(self._encoder.variable(path), self._encoder.number(code))
+        )
 
     def _at_most(self, constraint: _Changes) -> None:
         self._keep_ranges(constraint.codes)
@@ -341,7 +352,7 @@ class _Stage:
             low, high = self._ranges[path]
             # A code outside the slot's range is none that it can keep, and may not fit a bit-vector.
             if low <= code <= high:
-                terms.append(self._encoder.variable(path) != code)
+                terms.append(self._differs(path, code))
         most = constraint.most - (len(constraint.codes) - len(terms))
         if most < 0:
             self._any([])

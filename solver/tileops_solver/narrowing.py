@@ -42,7 +42,9 @@ class Narrowed:
 
     def copy(self) -> Narrowed:
         """The same facts, to be narrowed on their own."""
-        return Narrowed(self._domain, self.limits, self.codes)
+        made = Narrowed(self._domain, self.limits, self.codes)
+        made._known = self._known.copy()
+        return made
 
     def bounds(self, expr: Expr) -> Bounds:
         """The interval of *expr*; empty (its end below its start) where there is no value."""
@@ -170,7 +172,9 @@ class _Reader:
 def _joined(before: Narrowed, cases: list[Narrowed]) -> Narrowed:
     """What holds in every one of *cases*."""
     first, *rest = cases
-    for expr in first.limits:
+    for expr, limit in first.limits.items():
+        if before.limits.get(expr) == limit and all(case.limits.get(expr) == limit for case in rest):
+            continue  # nothing was learnt of it in any case
         if all(expr in case.limits for case in rest):
             ends = [case.bounds(expr) for case in cases]
             before.limit(expr, min(low for low, _ in ends), max(high for _, high in ends))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tileops_solver.engine import Span
 
-__all__ = ["Around", "FromZero", "Listed", "Order"]
+__all__ = ["Along", "Around", "FromZero", "Listed", "Order"]
 
 
 class Order(Protocol):
@@ -123,6 +123,39 @@ class Around:
         for low, high in (below, here, above):
             if max(low, self.lo) <= min(high, self.hi):
                 yield max(low, self.lo), min(high, self.hi)
+
+
+@dataclass(frozen=True)
+class Along:
+    """The preferred code, then the next ones in one direction.
+
+    Attributes:
+        preferred: Where it begins, a choice.
+        step: 1 or -1.
+        end: The last choice.
+    """
+
+    preferred: int
+    step: int
+    end: int
+
+    def holds(self, code: int) -> bool:
+        """Whether *code* is a choice."""
+        return 0 <= self.place(code) <= self.place(self.end)
+
+    def place(self, code: int) -> int:
+        """Where *code* stands."""
+        return (code - self.preferred) * self.step
+
+    def code(self, place: int) -> int:
+        """The code at *place*."""
+        return self.preferred + place * self.step
+
+    def spans(self, start: int, end: int) -> Iterator[Span]:
+        """The codes of the places from *start* up to but without *end*."""
+        near, far = self.code(max(start, 0)), self.code(min(end - 1, self.place(self.end)))
+        if (far - near) * self.step >= 0:
+            yield min(near, far), max(near, far)
 
 
 @dataclass(frozen=True)

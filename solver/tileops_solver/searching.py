@@ -49,6 +49,16 @@ class Search:
                 best = self._fixed(path, best)
         return best
 
+    def first_at(self, path: Path, best: Mapping[Path, int]) -> int:
+        """The first possible code of one slot, the others being free, as far as the solver knows.
+
+        Args:
+            path: The slot.
+            best: A solution.
+        """
+        with self._question.level():
+            return self._fixed(path, dict(best))[path]
+
     def _fixed(self, path: Path, best: dict[Path, int]) -> dict[Path, int]:
         """*best*, or a solution with an earlier code at *path*: the first possible one, which is then required."""
         question = self._question

@@ -16,7 +16,7 @@ from tileops_rules.domain import domain_of
 from tileops_rules.evaluating import evaluate
 from tileops_solver import engine
 from tileops_solver.engine import Outcome, Question, Reply
-from tileops_solver.orders import Around, FromZero, Listed
+from tileops_solver.orders import Along, Around, FromZero, Listed
 from tileops_solver.searching import Search, _thresholds
 
 
@@ -59,6 +59,44 @@ def test_an_order_numbers_every_code_once(kind: Any, preferred: int) -> None:
             if kind is FromZero and start > 0:  # its place in the row of numbers is empty, and may cover it again
                 covered = [code for code in covered if code != preferred]
             assert sorted(set(covered)) == wanted, (lo, hi, start, end)
+
+
+@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("start", [-3, 0, 2])
+@pytest.mark.parametrize("many", range(4))
+def test_codes_along_a_direction_are_an_order(start: int, step: int, many: int) -> None:
+    codes = [start + step * i for i in range(many)]
+    order = Along(start, step, start + step * (many - 1))
+    assert {code for code in range(-12, 13) if order.holds(code)} == set(codes)
+    assert [order.place(code) for code in codes] == list(range(many))
+    assert [order.code(place) for place in range(many)] == codes
+    for first, end in itertools.combinations_with_replacement(range(many + 3), 2):
+        covered = [code for low, high in order.spans(first, end) for code in range(low, high + 1)]
+        assert sorted(covered) == sorted(codes[first:end]), (first, end)
+
+
+@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_first_code_of_one_slot_leaves_the_others_free(seed: int, step: int) -> None:
+    draw = random.Random(seed)
+    start = draw.randint(-4, 5)
+    expr = ex.conjunction(
+        [
+            ex.negation(ex.equals(ex.mod(ex.add(a, b), ex.constant(draw.randint(2, 5))), draw.randint(0, 1))),
+            ex.at_most(ex.multiply(a, b), draw.randint(-12, 8)),
+            ex.at_least(a, start) if step > 0 else ex.at_most(a, start),
+        ]
+    )
+    with Question(expr, DOMAIN) as question:
+        solutions = {codes[A] for codes in every() if answers(question, codes)}
+        reply = question.check()
+        assert (reply.outcome is Outcome.POSSIBLE) is bool(solutions)
+        if not solutions:
+            return
+        search = Search(question, lambda _, span, best: Along(start, step, span[step > 0]))
+        nearest = min(solutions, key=lambda code: abs(code - start))
+        for _ in range(2):
+            assert search.first_at(A, reply.codes) == nearest, "and what was required meanwhile is forgotten"
 
 
 def test_a_list_is_an_order() -> None:
