@@ -313,6 +313,7 @@ _SAYINGS: Final[tuple[tuple[Any, _Saying], ...]] = (
         lambda reached, value, depth: reached.all_of(("partial", value.func, value.args, value.keywords), depth),
     ),
     ((tuple, list), lambda reached, value, depth: f"{type(value).__name__} {reached.all_of(value, depth)}"),
+    (range, lambda reached, value, depth: repr(value)),
     ((set, frozenset), lambda reached, value, depth: f"set {sorted(map(spelled, value))}"),
     (
         Mapping,

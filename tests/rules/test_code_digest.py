@@ -22,6 +22,7 @@ from dataclasses import dataclass
 LIMIT = 64
 TABLE = {"x": 1, "y": 2}
 SIZES = frozenset({8, 16})
+STEPS = range(4, 64, 4)
 
 
 class Mode(enum.Enum):
@@ -116,7 +117,7 @@ class Kernel(Base):
             return f"n {call.n}"
         if helper(call) > cls.own_limit() or beyond(call) or cached(call.n) or call.twice(call.n) > extra:
             return "too many"
-        if TABLE["x"] and FACTS[80].fits(call.n) and math.inf > 3:
+        if call.n in STEPS or TABLE["x"] and FACTS[80].fits(call.n) and math.inf > 3:
             return "table"
         return super().refusal(call)
 '''
@@ -124,6 +125,7 @@ class Kernel(Base):
 CHANGES = {
     "a global": ("LIMIT = 64", "LIMIT = 65"),
     "a table": ('"y": 2', '"y": 3'),
+    "a range": ("range(4, 64, 4)", "range(4, 64, 8)"),
     "a set": ("frozenset({8, 16})", "frozenset({8, 32})"),
     "a member of an enum": ('FUSED = "fused"', 'FUSED = "merged"'),
     "a property of an enum": ("return self is Mode.FUSED", "return self is not Mode.FUSED"),

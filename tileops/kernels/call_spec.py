@@ -43,11 +43,10 @@ class CallSpec:
 
     def __repr__(self) -> str:
         """The call without the fields that stand at their default; it evaluates to an equal call."""
-        shown = []
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not _is_default(field, value):
-                shown.append(f"{field.name}={value!r}")
+        # Not by getattr: what is said of a rule's code takes that for a look at any member of anything it can reach.
+        held = object.__getstate__(self)
+        values = ((field, held[field.name]) for field in dataclasses.fields(self))
+        shown = [f"{field.name}={value!r}" for field, value in values if not _is_default(field, value)]
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
 

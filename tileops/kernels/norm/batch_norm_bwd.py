@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -13,6 +13,8 @@ from tileops.kernels.norm.channel_kernel import ChannelKernel
 from tileops.kernels.norm.channel_launches import HELD_PROGRAMS, SET_PROGRAMS, STREAMED_SET_PROGRAMS, walk_of
 from tileops.kernels.norm.channel_layout import ChannelLayout
 from tileops.kernels.norm.channel_regions import split_refusal
+from tileops.kernels.norm.channel_tables import Table, held_table, only, streamed_table
+from tileops.kernels.norm.channel_tuning import SAMPLES, TunedChannels, drawn, parameters
 from tileops.kernels.norm.channel_ways import ClusterChannels, HeldChannels, StreamedChannels
 from tileops.kernels.norm.cluster_launches import cluster_extents
 from tileops.kernels.norm.cluster_layout import ClusterLayout
@@ -36,13 +38,13 @@ SUMS: Final = 2
 """What warps exchange of a channel: the sums of gradients, and of gradients times normalized values."""
 
 
-class BatchNormGradients(ChannelKernel, BatchNormBwdInterface):
+class BatchNormGradients(TunedChannels, ChannelKernel, BatchNormBwdInterface):
     """What the kernels have in common: limits, and one launch.
 
     Args:
         dtype: Of the input and its gradients.
         weight_dtype: Of weight, and of the gradients of weight and bias.
-        layout: How channels lie over threads.
+        layout: How channels usually lie over threads.
         arch: Architecture to build for.
 
     Raises:
@@ -52,15 +54,33 @@ class BatchNormGradients(ChannelKernel, BatchNormBwdInterface):
     supported_archs: list[int] = [*ARCHS]
     program: str
 
-    def __init__(self, dtype: torch.dtype, weight_dtype: torch.dtype, layout: ChannelLayout, *, arch: int) -> None:
+    def __init__(self, dtype: torch.dtype, weight_dtype: torch.dtype, layout: Any, *own: Any, arch: int) -> None:
+        self.arch = arch
+        self.kinds = dtype, weight_dtype
+        self.dtypes = {"dtype": dtype_name(dtype), "weight_dtype": dtype_name(weight_dtype)}
+        self.begin_with(self.table_of(layout, dtype), (dtype, weight_dtype, layout, *own), arch)
+
+    def lay_out(self, layout: Any) -> None:
+        """Compile the program of *layout*."""
         self.layout = layout
-        self.facts = {"dtype": dtype_name(dtype), "weight_dtype": dtype_name(weight_dtype), "lay": layout}
-        self.compiled = compile_program(PROGRAMS, self.program, arch, **self.facts)
+        self.compiled = compile_program(PROGRAMS, self.program, self.arch, **self.dtypes, lay=layout)
+
+    def scratch(self, extents: tuple[int, int, int], device: torch.device) -> tuple[torch.Tensor | None, ...]:
+        """Gradients, an input, weights and what training keeps of the channels."""
+        (dtype, weight_dtype), c = self.kinds, extents[1]
+        rstd, mean = parameters(c, torch.float32, device)
+        grad = drawn(extents, dtype, device)
+        return grad, grad.clone(), parameters(c, weight_dtype, device)[0], mean, rstd
 
     @classmethod
     @abstractmethod
     def layout_of(cls, call: BatchNormCall) -> ChannelLayout | SetLayout | ClusterLayout:
         """How the channels of *call* lie over threads."""
+
+    @classmethod
+    def table_of(cls, layout: Any, dtype: torch.dtype) -> Table:
+        """*layout*, and the others that compute the same."""
+        return only(layout)
 
     @classmethod
     def entry_for(cls, call: BatchNormCall) -> Entry:
@@ -86,26 +106,10 @@ class BatchNormGradients(ChannelKernel, BatchNormBwdInterface):
 
 
 class FlatGradients(BatchNormGradients):
-    """Kernels whose programs see tensors as vectors, one after the other.
+    """Kernels whose programs see tensors as vectors, one after the other."""
 
-    Args:
-        dtype: Of the input and its gradients.
-        weight_dtype: Of weight, and of the gradients of weight and bias.
-        layout: How channels, or sets of them, lie over threads, or in a cluster.
-        arch: Architecture to build for.
-
-    Raises:
-        KernelBuildError: TileLang or nvcc is missing.
-    """
-
-    def __init__(
-        self,
-        dtype: torch.dtype,
-        weight_dtype: torch.dtype,
-        layout: ChannelLayout | SetLayout | ClusterLayout,
-        *,
-        arch: int,
-    ) -> None:
+    def lay_out(self, layout: ChannelLayout | SetLayout | ClusterLayout) -> None:
+        """Compile the program of channels, or sets of them, that lie over threads or in a cluster."""
         self.flat = layout
         module, program = HELD_PROGRAMS, "held_gradients"
         if isinstance(layout, ClusterLayout):
@@ -114,9 +118,7 @@ class FlatGradients(BatchNormGradients):
             module, program = SET_PROGRAMS, "held_sets_of_gradients"
             if layout.steps == 0:
                 module, program = STREAMED_SET_PROGRAMS, "streamed_sets_of_gradients"
-        self.compiled = compile_program(
-            module, program, arch, dtype=dtype_name(dtype), weight_dtype=dtype_name(weight_dtype), lay=layout
-        )
+        self.compiled = compile_program(module, program, self.arch, **self.dtypes, lay=layout)
 
     def forward(
         self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor
@@ -152,12 +154,22 @@ class BatchNormBwdWideKernel(HeldChannels, FlatGradients):
     tensors = 2
     exchanged = SUMS
 
+    @classmethod
+    def table_of(cls, layout: Any, dtype: torch.dtype) -> Table:
+        """Fewer threads for a channel."""
+        return held_table(layout, dtype, SAMPLES, cls.tensors)
+
 
 class BatchNormBwdClusterKernel(ClusterChannels, FlatGradients):
     """A channel and its gradients in the shared memory of a cluster of blocks, read once."""
 
     preferred_over = frozenset({"bwd_split"})
     tensors = 2
+
+    @classmethod
+    def table_of(cls, layout: Any, dtype: torch.dtype) -> Table:
+        """Other steps, and more blocks to a cluster."""
+        return held_table(layout, dtype, SAMPLES, cls.tensors)
 
 
 class BatchNormBwdSplitKernel(BatchNormGradients):
@@ -177,16 +189,14 @@ class BatchNormBwdSplitKernel(BatchNormGradients):
     def __init__(
         self, dtype: torch.dtype, weight_dtype: torch.dtype, layout: ChannelLayout, sm_count: int, *, arch: int
     ) -> None:
-        self.layout = layout
         self.sm_count = sm_count
+        super().__init__(dtype, weight_dtype, layout, sm_count, arch=arch)
+
+    def lay_out(self, layout: ChannelLayout) -> None:
+        """Compile the program of *layout*."""
+        self.layout = layout
         self.compiled = compile_program(
-            SPLIT_PROGRAMS,
-            "cut_gradients",
-            arch,
-            dtype=dtype_name(dtype),
-            weight_dtype=dtype_name(weight_dtype),
-            lay=layout,
-            resident=RESIDENT[2],
+            SPLIT_PROGRAMS, "cut_gradients", self.arch, **self.dtypes, lay=layout, resident=RESIDENT[2]
         )
 
     @classmethod
@@ -222,31 +232,25 @@ class BatchNormBwdSplitKernel(BatchNormGradients):
 
 
 class BatchNormBwdKernel(StreamedChannels, FlatGradients):
-    """Channels of any length and number: a block streams each of them, or sets where planes begin at odd places.
-
-    Args:
-        dtype: Of the input and its gradients.
-        weight_dtype: Of weight, and of the gradients of weight and bias.
-        layout: How channels, or sets of them, lie over threads.
-        arch: Architecture to build for.
-
-    Raises:
-        KernelBuildError: TileLang or nvcc is missing.
-    """
+    """Channels of any length and number: a block streams each of them, or sets where planes begin at odd places."""
 
     general = True
     tensors = 2
     exchanged = SUMS
     program = "streamed_gradients"
 
-    def __init__(
-        self, dtype: torch.dtype, weight_dtype: torch.dtype, layout: ChannelLayout | SetLayout, *, arch: int
-    ) -> None:
+    @classmethod
+    def table_of(cls, layout: Any, dtype: torch.dtype) -> Table:
+        """Other loads of a thread."""
+        return streamed_table(layout, dtype, SAMPLES)
+
+    def lay_out(self, layout: ChannelLayout | SetLayout) -> None:
+        """Compile the program of channels, or sets of them, that lie over threads."""
         self.in_sets = isinstance(layout, SetLayout)
         if isinstance(layout, SetLayout):
-            super().__init__(dtype, weight_dtype, layout, arch=arch)
+            super().lay_out(layout)
         else:
-            BatchNormGradients.__init__(self, dtype, weight_dtype, layout, arch=arch)
+            BatchNormGradients.lay_out(self, layout)
 
     def forward(
         self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor

@@ -6,8 +6,10 @@ from typing import Final
 
 import torch
 
-from tileops.kernels.kernel_base import Entry, Kernel
+from tileops.kernels.kernel_base import Entry
 from tileops.kernels.norm.call_spec import ARCHS, BatchNormCall, BatchNormInferFwdInterface
+from tileops.kernels.norm.channel_tables import infer_table
+from tileops.kernels.norm.channel_tuning import TunedChannels, drawn, parameters, statistics
 from tileops.kernels.norm.infer_layout import EACH, ONE, THREADS, Columns, Planes, infer_layout
 from tileops.kernels.norm.limits import running_refusal
 from tileops.kernels.tilelang_build import aligned, compile_program, dtype_name, stated_arch
@@ -17,14 +19,14 @@ __all__ = ["BatchNormFwdInferKernel"]
 PROGRAMS: Final = "tileops.kernels.norm.batch_norm_infer_program"
 
 
-class BatchNormFwdInferKernel(Kernel, BatchNormInferFwdInterface):
+class BatchNormFwdInferKernel(TunedChannels, BatchNormInferFwdInterface):
     """One pass over the input; a build serves inputs of any size that are laid over threads alike.
 
     Args:
         dtype: Of input and output.
         weight_dtype: Of weight and bias.
         running_dtype: Of the running statistics.
-        layout: How values lie over threads.
+        layout: How values usually lie over threads.
         eps: Added to the variance.
         arch: Architecture to build for.
 
@@ -44,17 +46,23 @@ class BatchNormFwdInferKernel(Kernel, BatchNormInferFwdInterface):
         *,
         arch: int,
     ) -> None:
-        self.layout = layout
         self.eps = eps
-        self.compiled = compile_program(
-            PROGRAMS,
-            "scaled_planes" if isinstance(layout, Planes) else "scaled_columns",
-            arch,
-            dtype=dtype_name(dtype),
-            weight_dtype=dtype_name(weight_dtype),
-            running_dtype=dtype_name(running_dtype),
-            lay=layout,
-        )
+        self.arch = arch
+        self.dtypes = {"dtype": dtype, "weight_dtype": weight_dtype, "running_dtype": running_dtype}
+        self.begin_with(infer_table(layout, dtype), (dtype, weight_dtype, running_dtype, layout, eps), arch)
+
+    def lay_out(self, layout: Planes | Columns) -> None:
+        """Compile the program of *layout*."""
+        self.layout = layout
+        program = "scaled_planes" if isinstance(layout, Planes) else "scaled_columns"
+        dtypes = {name: dtype_name(dtype) for name, dtype in self.dtypes.items()}
+        self.compiled = compile_program(PROGRAMS, program, self.arch, **dtypes, lay=layout)
+
+    def scratch(self, extents: tuple[int, int, int], device: torch.device) -> tuple[torch.Tensor | None, ...]:
+        """An input, weights and biases, and running statistics."""
+        dtype, weight_dtype, running_dtype = self.dtypes.values()
+        given = *parameters(extents[1], weight_dtype, device), *statistics(extents[1], running_dtype, device)
+        return (drawn(extents, dtype, device), *given)
 
     @classmethod
     def refusal(cls, call: BatchNormCall) -> str | None:

@@ -6,8 +6,10 @@ follow, the unbiased variances of the instances, is returned in the place of wha
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -34,6 +36,8 @@ from tileops.kernels.norm.channel_regions import (
     split_refusal,
     streamed_smem_bytes,
 )
+from tileops.kernels.norm.channel_tables import Table, held_table, only, streamed_table
+from tileops.kernels.norm.channel_tuning import TunedChannels, drawn, parameters
 from tileops.kernels.norm.channel_ways import ClusterChannels
 from tileops.kernels.norm.cluster_launches import ClusterLaunch
 from tileops.kernels.norm.cut_launches import CutLaunch
@@ -76,20 +80,47 @@ def facts_of(call: BatchNormCall) -> ChannelFacts:
     )
 
 
-class InstanceNormalizing(ChannelKernel, InstanceNormTrainFwdInterface, InstanceNormFwdInterface):
+class Laid(NamedTuple):
+    """How the instances of a call are launched.
+
+    Attributes:
+        identity: All that is built in: facts first.
+        launched: What makes a launch of a layout.
+        table: The layouts.
+    """
+
+    identity: tuple[ChannelFacts, Any, *tuple[Any, ...]]
+    launched: Callable[[Any], OneLaunch | SmallLaunch]
+    table: Table
+
+
+class InstanceNormalizing(TunedChannels, ChannelKernel, InstanceNormTrainFwdInterface, InstanceNormFwdInterface):
     """What the kernels have in common: limits, and how they are called, with running statistics and without.
 
     Args:
-        launch: What runs.
+        laid: How instances are launched.
         track: What moves running statistics; None where there are none.
+
+    Attributes:
+        launch: What runs.
 
     Raises:
         KernelBuildError: TileLang or nvcc is missing.
     """
 
-    def __init__(self, launch: OneLaunch | SmallLaunch, track: Tracking | None) -> None:
-        self.launch = launch
+    def __init__(self, laid: Laid, track: Tracking | None) -> None:
+        self.facts = laid.identity[0]
+        self.launched = laid.launched
         self.track = track
+        self.begin_with(laid.table, laid.identity, self.facts.arch)
+
+    def lay_out(self, layout: Any) -> None:
+        """Make the launch of *layout*."""
+        self.launch = self.launched(layout)
+
+    def scratch(self, extents: tuple[int, int, int], device: torch.device) -> tuple[torch.Tensor | None, ...]:
+        """An input, weights and biases: what moves running statistics has one layout."""
+        return (drawn(extents, self.facts.dtype, device), *parameters(extents[1], self.facts.weight_dtype, device))
 
     @classmethod
     def extent_refusal(cls, call: BatchNormCall) -> str | None:
@@ -98,17 +129,17 @@ class InstanceNormalizing(ChannelKernel, InstanceNormTrainFwdInterface, Instance
 
     @classmethod
     @abstractmethod
-    def launch_for(cls, call: BatchNormCall) -> Entry:
-        """The identity of the launch for *call*, and what makes it."""
+    def laid_for(cls, call: BatchNormCall) -> Laid:
+        """How the instances of *call* are launched."""
 
     @classmethod
     def entry_for(cls, call: BatchNormCall) -> Entry:
         """What is built in is how an instance lies over threads, and what follows it; extents are not."""
-        identity, launch = cls.launch_for(call)
+        laid = cls.laid_for(call)
         if call.running_dtype is None:
-            return identity, lambda: cls(launch(), None)
+            return laid.identity, lambda: cls(laid, None)
         tracked = (call.running_dtype, track_layout(call.n, call.c), call.momentum)
-        return (identity, tracked), lambda: cls(launch(), Tracking(*tracked, arch=stated_arch(call)))
+        return (laid.identity, tracked), lambda: cls(laid, Tracking(*tracked, arch=stated_arch(call)))
 
     def forward(
         self,
@@ -152,14 +183,14 @@ class InstanceNormFwdWideKernel(InstanceNormalizing):
         return threads if call.running_dtype is None else max(threads, TRACKING_THREADS)
 
     @classmethod
-    def launch_for(cls, call: BatchNormCall) -> Entry:
+    def laid_for(cls, call: BatchNormCall) -> Laid:
         """Blocks that hold instances."""
         facts = facts_of(call)
         if takes_runs(call.instances, call.spatial, call.dtype):
             runs = run_layout(call.instances, call.spatial, call.dtype)
-            return (facts, runs), lambda: SmallLaunch(facts, runs)
+            return Laid((facts, runs), functools.partial(SmallLaunch, facts), only(runs))
         layout = held_layout(call.spatial, call.spatial, call.dtype, many=call.instances >= MANY_CHANNELS)
-        return (facts, layout), lambda: OneLaunch(facts, layout, held=True)
+        return Laid((facts, layout), functools.partial(OneLaunch, facts, held=True), held_table(layout, call.dtype, 1))
 
 
 class InstanceNormFwdClusterKernel(ClusterChannels, InstanceNormalizing):
@@ -183,10 +214,10 @@ class InstanceNormFwdClusterKernel(ClusterChannels, InstanceNormalizing):
         return max(super().block_threads(call), TRACKING_THREADS)
 
     @classmethod
-    def launch_for(cls, call: BatchNormCall) -> Entry:
+    def laid_for(cls, call: BatchNormCall) -> Laid:
         """Clusters that hold instances."""
-        identity = facts_of(call), cls.layout_of(call)
-        return identity, lambda: ClusterLaunch(*identity)
+        identity = facts, layout = facts_of(call), cls.layout_of(call)
+        return Laid(identity, functools.partial(ClusterLaunch, facts), held_table(layout, call.dtype, 1))
 
 
 class InstanceNormFwdSplitKernel(InstanceNormalizing):
@@ -208,11 +239,11 @@ class InstanceNormFwdSplitKernel(InstanceNormalizing):
         return max(CUT_THREADS, TRACKING_THREADS)
 
     @classmethod
-    def launch_for(cls, call: BatchNormCall) -> Entry:
+    def laid_for(cls, call: BatchNormCall) -> Laid:
         """Blocks that stream parts of instances."""
         layout = cut_layout(call.spatial, call.dtype, 1)
-        identity = (facts_of(call), layout, call.sm_count or 1)
-        return identity, lambda: CutLaunch(*identity)
+        identity = facts, _, sm_count = (facts_of(call), layout, call.sm_count or 1)
+        return Laid(identity, functools.partial(CutLaunch, facts, sm_count=sm_count), only(layout))
 
 
 class InstanceNormFwdKernel(InstanceNormalizing):
@@ -236,10 +267,10 @@ class InstanceNormFwdKernel(InstanceNormalizing):
         return max(STREAM_THREADS, TRACKING_THREADS)
 
     @classmethod
-    def launch_for(cls, call: BatchNormCall) -> Entry:
+    def laid_for(cls, call: BatchNormCall) -> Laid:
         """Blocks that stream instances."""
-        identity = (facts_of(call), streamed_layout(call.spatial, call.dtype, STREAM_THREADS))
-        return identity, lambda: OneLaunch(*identity, held=False)
+        identity = facts, layout = (facts_of(call), streamed_layout(call.spatial, call.dtype, STREAM_THREADS))
+        return Laid(identity, functools.partial(OneLaunch, facts, held=False), streamed_table(layout, call.dtype, 1))
 
 
 class InstanceNormFwdInferKernel(BatchNormFwdInferKernel, InstanceNormInferFwdInterface):
