@@ -17,8 +17,7 @@ from tests.kernels.support import on_arch
 from tests.kernels.test_batch_norm_compile import programs
 from tests.kernels.test_compile import shared_bytes
 from tests.kernels.tuned_channels import TUNED
-from tests.kernels.tuning_support import CARD, VERSIONS, forget
-from tileops.kernels import tuning
+from tests.kernels.tuning_support import card, forget
 from tileops.kernels.norm import batch_norm_bwd, batch_norm_infer, channel_launches, instance_launches
 from tileops.kernels.norm.batch_norm_infer import BatchNormFwdInferKernel
 from tileops.kernels.norm.batch_norm_train import (
@@ -158,13 +157,8 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
 
     for module in (batch_norm_bwd, batch_norm_infer, channel_launches, instance_launches):
         monkeypatch.setattr(module, "compile_program", compile_program)
-    monkeypatch.setattr(tuning, "timed", timed)
-    monkeypatch.setattr(tuning, "card_here", lambda: tuning.Card(CARD, torch.device("cpu")))
-    monkeypatch.setattr(tuning, "versions_here", lambda: VERSIONS)
-    monkeypatch.setenv("TILEOPS_TUNING", str(bench.folder))
-    forget()
-    yield bench
-    forget()
+    with card(monkeypatch, bench.folder, timed):
+        yield bench
 
 
 def compiled_in(kernel: Any) -> Any:

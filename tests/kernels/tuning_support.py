@@ -77,6 +77,18 @@ def forget() -> None:
 
 
 @contextlib.contextmanager
+def card(monkeypatch: pytest.MonkeyPatch, folder: Path, timed: Callable[[Any], list[float]]) -> Iterator[None]:
+    """While it lasts, there is a card whose files stand in *folder*, and works take what *timed* says."""
+    monkeypatch.setattr(tuning, "timed", timed)
+    monkeypatch.setattr(tuning, "card_here", lambda: tuning.Card(CARD, torch.device("cpu")))
+    monkeypatch.setattr(tuning, "versions_here", lambda: VERSIONS)
+    monkeypatch.setenv("TILEOPS_TUNING", str(folder))
+    forget()
+    yield
+    forget()
+
+
+@contextlib.contextmanager
 def played(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Bench]:
     """A card of its own for one test, whose files stand in *folder*."""
     bench = Bench(folder)
@@ -99,13 +111,8 @@ def played(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Bench]:
 
     monkeypatch.setattr(rows_module, "compile_program", compile_program)
     monkeypatch.setattr(rows_module, "MEASURED_BYTES", 4096)
-    monkeypatch.setattr(tuning, "timed", timed)
-    monkeypatch.setattr(tuning, "card_here", lambda: tuning.Card(CARD, torch.device("cpu")))
-    monkeypatch.setattr(tuning, "versions_here", lambda: VERSIONS)
-    monkeypatch.setenv("TILEOPS_TUNING", str(bench.folder))
-    forget()
-    yield bench
-    forget()
+    with card(monkeypatch, bench.folder, timed):
+        yield bench
 
 
 def kernel(n: int = 3072, dtype: torch.dtype = torch.bfloat16) -> Any:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -14,8 +12,8 @@ from tileops.kernels.norm.channel_kernel import ChannelKernel
 from tileops.kernels.norm.channel_launches import ChannelFacts, OneLaunch, SetLaunch
 from tileops.kernels.norm.channel_layout import MANY_CHANNELS, OWN_THREADS, ChannelLayout, own_layout
 from tileops.kernels.norm.channel_regions import own_smem_bytes, split_refusal, whole_refusal
-from tileops.kernels.norm.channel_tables import Table, held_table, only, streamed_table
-from tileops.kernels.norm.channel_tuning import SAMPLES, TunedChannels, drawn, parameters, statistics
+from tileops.kernels.norm.channel_tables import held_table, only, streamed_table
+from tileops.kernels.norm.channel_tuning import SAMPLES, Laid, LaunchedChannels
 from tileops.kernels.norm.channel_ways import ClusterChannels, HeldChannels, StreamedChannels
 from tileops.kernels.norm.cluster_launches import ClusterLaunch
 from tileops.kernels.norm.cut_launches import CutLaunch
@@ -55,34 +53,14 @@ def launch_of(facts: ChannelFacts, layout: ChannelLayout | SetLayout, *, held: b
     return SetLaunch(facts, layout) if isinstance(layout, SetLayout) else OneLaunch(facts, layout, held=held)
 
 
-class BatchNormTraining(TunedChannels, ChannelKernel, BatchNormTrainFwdInterface):
-    """What the kernels have in common: limits, and how they are called.
+class BatchNormTraining(LaunchedChannels, ChannelKernel, BatchNormTrainFwdInterface):
+    """What the kernels have in common: limits, and how they are called."""
 
-    Args:
-        identity: What is built in: facts first.
-        launched: What makes a launch of a layout.
-        table: The layouts.
-
-    Attributes:
-        launch: What runs.
-    """
-
-    def __init__(
-        self, identity: tuple[ChannelFacts, Any, *tuple[Any, ...]], launched: Callable[[Any], OneLaunch], table: Table
-    ) -> None:
-        self.facts = identity[0]
-        self.launched = launched
-        self.begin_with(table, identity, self.facts.arch)
-
-    def lay_out(self, layout: Any) -> None:
-        """Make the launch of *layout*."""
-        self.launch = self.launched(layout)
-
-    def scratch(self, extents: tuple[int, int, int], device: torch.device) -> tuple[torch.Tensor | None, ...]:
-        """An input, weights and biases, and running statistics where these are moved."""
-        facts, c = self.facts, extents[1]
-        given = parameters(c, facts.weight_dtype, device)
-        return (drawn(extents, facts.dtype, device), *given, *statistics(c, facts.running_dtype, device))
+    @classmethod
+    def entry_for(cls, call: BatchNormCall) -> Entry:
+        """What is built in is how channels lie over threads, and the plane of a set; other extents are not."""
+        laid = cls.laid_for(call)
+        return laid.identity, lambda: cls(laid)
 
     def forward(
         self,
@@ -120,12 +98,11 @@ class BatchNormFwdTrainWholeKernel(BatchNormTraining):
         return OWN_THREADS
 
     @classmethod
-    def entry_for(cls, call: BatchNormCall) -> Entry:
-        """What is built in is how a channel lies over threads; extents are not."""
+    def laid_for(cls, call: BatchNormCall) -> Laid:
+        """Few threads that hold a channel."""
+        facts = facts_of(call)
         layout = own_layout(call.values, call.spatial, call.dtype, many=call.c >= MANY_CHANNELS)
-        identity = facts, _ = (facts_of(call), layout)
-        launched = functools.partial(OneLaunch, facts, held=True)
-        return identity, lambda: cls(identity, launched, only(layout))
+        return Laid((facts, layout), functools.partial(OneLaunch, facts, held=True), functools.partial(only, layout))
 
 
 class BatchNormFwdTrainWideKernel(HeldChannels, BatchNormTraining):
@@ -136,11 +113,11 @@ class BatchNormFwdTrainWideKernel(HeldChannels, BatchNormTraining):
     exchanged = STATISTICS
 
     @classmethod
-    def entry_for(cls, call: BatchNormCall) -> Entry:
-        """What is built in is how channels lie over threads, and the plane of a set; other extents are not."""
+    def laid_for(cls, call: BatchNormCall) -> Laid:
+        """Blocks that hold channels, or sets of them."""
         identity = facts, layout = facts_of(call), cls.layout_of(call)
         launched = functools.partial(launch_of, facts, held=True)
-        return identity, lambda: cls(identity, launched, held_table(layout, facts.dtype, SAMPLES))
+        return Laid(identity, launched, functools.partial(held_table, layout, facts.dtype, SAMPLES))
 
 
 class BatchNormFwdTrainClusterKernel(ClusterChannels, BatchNormTraining):
@@ -149,11 +126,14 @@ class BatchNormFwdTrainClusterKernel(ClusterChannels, BatchNormTraining):
     preferred_over = frozenset({"fwd_train_split"})
 
     @classmethod
-    def entry_for(cls, call: BatchNormCall) -> Entry:
-        """What is built in is how many blocks share a channel, and what room they have; extents are not."""
+    def laid_for(cls, call: BatchNormCall) -> Laid:
+        """Clusters that hold channels."""
         identity = facts, layout = facts_of(call), cls.layout_of(call)
-        launched = functools.partial(ClusterLaunch, facts)
-        return identity, lambda: cls(identity, launched, held_table(layout, facts.dtype, SAMPLES))
+        return Laid(
+            identity,
+            functools.partial(ClusterLaunch, facts),
+            functools.partial(held_table, layout, facts.dtype, SAMPLES),
+        )
 
 
 class BatchNormFwdTrainSplitKernel(BatchNormTraining):
@@ -175,12 +155,15 @@ class BatchNormFwdTrainSplitKernel(BatchNormTraining):
         return CUT_THREADS
 
     @classmethod
-    def entry_for(cls, call: BatchNormCall) -> Entry:
-        """What is built in is how a plane is read; extents are not."""
+    def laid_for(cls, call: BatchNormCall) -> Laid:
+        """Blocks that stream parts of channels."""
+        facts, sm_count = facts_of(call), call.sm_count or 1
         layout = cut_layout(call.spatial, call.dtype, 1)
-        identity = facts, _, sm_count = (facts_of(call), layout, call.sm_count or 1)
-        launched = functools.partial(CutLaunch, facts, sm_count=sm_count)
-        return identity, lambda: cls(identity, launched, only(layout))
+        return Laid(
+            (facts, layout, sm_count),
+            functools.partial(CutLaunch, facts, sm_count=sm_count),
+            functools.partial(only, layout),
+        )
 
 
 class BatchNormFwdTrainKernel(StreamedChannels, BatchNormTraining):
@@ -191,8 +174,8 @@ class BatchNormFwdTrainKernel(StreamedChannels, BatchNormTraining):
     exchanged = STATISTICS
 
     @classmethod
-    def entry_for(cls, call: BatchNormCall) -> Entry:
-        """What is built in is how a plane is read, and the plane of a set; other extents are not."""
+    def laid_for(cls, call: BatchNormCall) -> Laid:
+        """Blocks that stream channels, or sets of them."""
         identity = facts, layout = facts_of(call), cls.layout_of(call)
         launched = functools.partial(launch_of, facts, held=False)
-        return identity, lambda: cls(identity, launched, streamed_table(layout, facts.dtype, SAMPLES))
+        return Laid(identity, launched, functools.partial(streamed_table, layout, facts.dtype, SAMPLES))

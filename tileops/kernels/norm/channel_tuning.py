@@ -6,15 +6,17 @@ import copy
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
 from tileops.kernels.kernel_base import Kernel
+from tileops.kernels.norm.call_spec import BatchNormCall
+from tileops.kernels.norm.channel_launches import ChannelFacts
 from tileops.kernels.norm.channel_tables import Table
 from tileops.kernels.tuning import key_of, recorded, tune
 
-__all__ = ["SAMPLES", "TunedChannels", "drawn", "parameters", "statistics"]
+__all__ = ["SAMPLES", "Laid", "LaunchedChannels", "TunedChannels", "drawn", "parameters", "statistics"]
 
 SAMPLES: Final = 32
 """Samples over which the values of a channel lie, in the input that layouts are measured on."""
@@ -67,6 +69,55 @@ class TunedChannels(Kernel):
             return functools.partial(other.forward, *tensors)
 
         return work
+
+
+class Laid(NamedTuple):
+    """How the channels of a call are launched.
+
+    Attributes:
+        identity: All that is built in: facts first.
+        launched: What makes a launch of a layout.
+        table: What makes the table of layouts, where a kernel is built.
+    """
+
+    identity: tuple[ChannelFacts, Any, *tuple[Any, ...]]
+    launched: Callable[[Any], Any]
+    table: Callable[[], Table]
+
+
+class LaunchedChannels(TunedChannels):
+    """A kernel with one launch that normalizes channels by their own statistics.
+
+    Args:
+        laid: How channels are launched.
+
+    Attributes:
+        facts: What is built in.
+        launch: What runs.
+
+    Raises:
+        KernelBuildError: TileLang or nvcc is missing.
+    """
+
+    def __init__(self, laid: Laid) -> None:
+        self.facts = laid.identity[0]
+        self._launched = laid.launched
+        self.begin_with(laid.table(), laid.identity, self.facts.arch)
+
+    @classmethod
+    @abstractmethod
+    def laid_for(cls, call: BatchNormCall) -> Laid:
+        """How the channels of *call* are launched."""
+
+    def lay_out(self, layout: Any) -> None:
+        """Make the launch of *layout*."""
+        self.launch = self._launched(layout)
+
+    def scratch(self, extents: tuple[int, int, int], device: torch.device) -> tuple[torch.Tensor | None, ...]:
+        """An input, weights and biases, and running statistics where the launch moves these."""
+        facts, c = self.facts, extents[1]
+        given = parameters(c, facts.weight_dtype, device)
+        return (drawn(extents, facts.dtype, device), *given, *statistics(c, facts.running_dtype, device))
 
 
 def drawn(extents: tuple[int, int, int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

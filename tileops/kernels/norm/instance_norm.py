@@ -7,9 +7,7 @@ follow, the unbiased variances of the instances, is returned in the place of wha
 from __future__ import annotations
 
 import functools
-from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import torch
 
@@ -36,8 +34,8 @@ from tileops.kernels.norm.channel_regions import (
     split_refusal,
     streamed_smem_bytes,
 )
-from tileops.kernels.norm.channel_tables import Table, held_table, only, streamed_table
-from tileops.kernels.norm.channel_tuning import TunedChannels, drawn, parameters
+from tileops.kernels.norm.channel_tables import held_table, only, streamed_table
+from tileops.kernels.norm.channel_tuning import Laid, LaunchedChannels
 from tileops.kernels.norm.channel_ways import ClusterChannels
 from tileops.kernels.norm.cluster_launches import ClusterLaunch
 from tileops.kernels.norm.cut_launches import CutLaunch
@@ -80,57 +78,25 @@ def facts_of(call: BatchNormCall) -> ChannelFacts:
     )
 
 
-class Laid(NamedTuple):
-    """How the instances of a call are launched.
-
-    Attributes:
-        identity: All that is built in: facts first.
-        launched: What makes a launch of a layout.
-        table: The layouts.
-    """
-
-    identity: tuple[ChannelFacts, Any, *tuple[Any, ...]]
-    launched: Callable[[Any], OneLaunch | SmallLaunch]
-    table: Table
-
-
-class InstanceNormalizing(TunedChannels, ChannelKernel, InstanceNormTrainFwdInterface, InstanceNormFwdInterface):
+class InstanceNormalizing(LaunchedChannels, ChannelKernel, InstanceNormTrainFwdInterface, InstanceNormFwdInterface):
     """What the kernels have in common: limits, and how they are called, with running statistics and without.
 
     Args:
         laid: How instances are launched.
         track: What moves running statistics; None where there are none.
 
-    Attributes:
-        launch: What runs.
-
     Raises:
         KernelBuildError: TileLang or nvcc is missing.
     """
 
     def __init__(self, laid: Laid, track: Tracking | None) -> None:
-        self.facts = laid.identity[0]
-        self.launched = laid.launched
+        super().__init__(laid)
         self.track = track
-        self.begin_with(laid.table, laid.identity, self.facts.arch)
-
-    def lay_out(self, layout: Any) -> None:
-        """Make the launch of *layout*."""
-        self.launch = self.launched(layout)
-
-    def scratch(self, extents: tuple[int, int, int], device: torch.device) -> tuple[torch.Tensor | None, ...]:
-        """An input, weights and biases: what moves running statistics has one layout."""
-        return (drawn(extents, self.facts.dtype, device), *parameters(extents[1], self.facts.weight_dtype, device))
 
     @classmethod
     def extent_refusal(cls, call: BatchNormCall) -> str | None:
         """Those of instances."""
         return instance_refusal(call)
-
-    @classmethod
-    @abstractmethod
-    def laid_for(cls, call: BatchNormCall) -> Laid:
-        """How the instances of *call* are launched."""
 
     @classmethod
     def entry_for(cls, call: BatchNormCall) -> Entry:
@@ -188,9 +154,13 @@ class InstanceNormFwdWideKernel(InstanceNormalizing):
         facts = facts_of(call)
         if takes_runs(call.instances, call.spatial, call.dtype):
             runs = run_layout(call.instances, call.spatial, call.dtype)
-            return Laid((facts, runs), functools.partial(SmallLaunch, facts), only(runs))
+            return Laid((facts, runs), functools.partial(SmallLaunch, facts), functools.partial(only, runs))
         layout = held_layout(call.spatial, call.spatial, call.dtype, many=call.instances >= MANY_CHANNELS)
-        return Laid((facts, layout), functools.partial(OneLaunch, facts, held=True), held_table(layout, call.dtype, 1))
+        return Laid(
+            (facts, layout),
+            functools.partial(OneLaunch, facts, held=True),
+            functools.partial(held_table, layout, call.dtype, 1),
+        )
 
 
 class InstanceNormFwdClusterKernel(ClusterChannels, InstanceNormalizing):
@@ -217,7 +187,9 @@ class InstanceNormFwdClusterKernel(ClusterChannels, InstanceNormalizing):
     def laid_for(cls, call: BatchNormCall) -> Laid:
         """Clusters that hold instances."""
         identity = facts, layout = facts_of(call), cls.layout_of(call)
-        return Laid(identity, functools.partial(ClusterLaunch, facts), held_table(layout, call.dtype, 1))
+        return Laid(
+            identity, functools.partial(ClusterLaunch, facts), functools.partial(held_table, layout, call.dtype, 1)
+        )
 
 
 class InstanceNormFwdSplitKernel(InstanceNormalizing):
@@ -243,7 +215,7 @@ class InstanceNormFwdSplitKernel(InstanceNormalizing):
         """Blocks that stream parts of instances."""
         layout = cut_layout(call.spatial, call.dtype, 1)
         identity = facts, _, sm_count = (facts_of(call), layout, call.sm_count or 1)
-        return Laid(identity, functools.partial(CutLaunch, facts, sm_count=sm_count), only(layout))
+        return Laid(identity, functools.partial(CutLaunch, facts, sm_count=sm_count), functools.partial(only, layout))
 
 
 class InstanceNormFwdKernel(InstanceNormalizing):
@@ -270,7 +242,11 @@ class InstanceNormFwdKernel(InstanceNormalizing):
     def laid_for(cls, call: BatchNormCall) -> Laid:
         """Blocks that stream instances."""
         identity = facts, layout = (facts_of(call), streamed_layout(call.spatial, call.dtype, STREAM_THREADS))
-        return Laid(identity, functools.partial(OneLaunch, facts, held=False), streamed_table(layout, call.dtype, 1))
+        return Laid(
+            identity,
+            functools.partial(OneLaunch, facts, held=False),
+            functools.partial(streamed_table, layout, call.dtype, 1),
+        )
 
 
 class InstanceNormFwdInferKernel(BatchNormFwdInferKernel, InstanceNormInferFwdInterface):
