@@ -314,6 +314,8 @@ class _Stage:
     def add(self, constraint: _Constraint) -> None:
         """Add a constraint at the solver's present level."""
         if isinstance(constraint, _Except):
+            if any(not low <= constraint.codes[path] <= high for path, (low, high) in self._ends_of(constraint.codes)):
+                return  # a slot cannot have such a code, and a bit-vector need not be wide enough for it
             self._keep_ranges(constraint.codes)
             self._any([self._differs(path, code) for path, code in constraint.codes.items()])
             return
@@ -325,6 +327,10 @@ class _Stage:
         # Spans are cut to the slot's range: a bit-vector need not be wide enough for a number outside it.
         inside = [(max(low, a), min(high, b)) for a, b in constraint.spans if max(low, a) <= min(high, b)]
         self._any([self._within(variable, a, b) for a, b in inside])
+
+    def _ends_of(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Span]]:
+        """The ranges of some slots."""
+        return ((path, self._ranges[path]) for path in paths)
 
     def _keep_ranges(self, paths: Iterable[Path]) -> None:
         """Say at the present level what the question, which does not mention them, did not say of these slots."""

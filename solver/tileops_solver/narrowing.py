@@ -173,8 +173,8 @@ def _joined(before: Narrowed, cases: list[Narrowed]) -> Narrowed:
     """What holds in every one of *cases*."""
     first, *rest = cases
     for expr, limit in first.limits.items():
-        if before.limits.get(expr) == limit and all(case.limits.get(expr) == limit for case in rest):
-            continue  # nothing was learnt of it in any case
+        if expr.kind == "int" and all(case.limits.get(expr) == limit for case in (before, *rest)):
+            continue  # nothing was learnt of this slot in any case
         if all(expr in case.limits for case in rest):
             ends = [case.bounds(expr) for case in cases]
             before.limit(expr, min(low for low, _ in ends), max(high for _, high in ends))

@@ -115,6 +115,24 @@ def test_a_choice_of_which_one_part_is_left_becomes_known() -> None:
     assert known.slot_limits(("m",)) == (2, 2)
 
 
+def test_what_alternatives_say_of_its_parts_is_said_of_a_sum() -> None:
+    @dataclass
+    class Pair:
+        n: int = 0
+        m: int = 0
+
+    domain = domain_of(Pair)
+    n, m = (ex.integer((name,)) for name in "nm")
+    total = ex.add(n, m)
+    sides = [ex.conjunction([ex.equals(n, x), ex.equals(m, 40 - x)]) for x in (0, 40)]
+    question = ex.conjunction([ex.at_most(total, 50), ex.disjunction(sides)])
+    known = narrow(question, domain, codes_of(question, domain))
+    assert known is not None
+    assert known.bounds(total) == (40, 40)
+    beyond = ex.conjunction([question, ex.disjunction([ex.at_most(total, 30), ex.at_least(total, 45)])])
+    assert narrow(beyond, domain, codes_of(beyond, domain)) is None
+
+
 def test_a_question_deeper_than_the_recursion_limit_is_narrowed_all_the_same() -> None:
     question = (F.n >= 7).expr
     for i in range(3000):

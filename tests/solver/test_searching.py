@@ -204,6 +204,15 @@ def test_a_search_finds_the_first_solution_of_all(seed: int, kind: Any) -> None:
         assert found == min(solutions, key=lambda codes: [orders[path].place(codes[path]) for path in orders])
 
 
+@pytest.mark.parametrize("kind", [Question, Bits])
+def test_what_a_slot_cannot_be_excludes_nothing(kind: Any) -> None:
+    with kind(ex.equals(a, 2), DOMAIN) as question:
+        question.exclude({A: -6})
+        assert question.check().outcome is Outcome.POSSIBLE
+        question.exclude({A: 2})
+        assert question.check().outcome is Outcome.IMPOSSIBLE
+
+
 def test_thresholds_are_the_constants_of_a_slot_their_neighbours_and_its_divisors() -> None:
     question = ex.conjunction(
         [
