@@ -130,3 +130,28 @@ def test_decode_is_one_query_that_sees_every_key() -> None:
     assert not AttentionCall(max_seqlen_q=2).dense_decode_region
     assert not AttentionCall(window_size_left=4).dense_decode_region
     assert not AttentionCall(is_fp8=True).dense_decode_region
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slotted(CallSpec):
+    n: int = 1
+    names: tuple[str, ...] = dataclasses.field(default_factory=tuple)
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbered(CallSpec):
+    n: int = 1
+    version: int = dataclasses.field(default=7, init=False)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (Slotted(), "Slotted()"),
+        (Slotted(3, ("a",), arch=90), "Slotted(arch=90, n=3, names=('a',))"),
+        (Numbered(3), "Numbered(n=3)"),
+        (Numbered(), "Numbered()"),
+    ],
+)
+def test_the_text_of_a_call_with_slots_or_fields_that_are_not_given(call: CallSpec, text: str) -> None:
+    assert repr(call) == text

@@ -207,6 +207,39 @@ def test_what_is_found_is_for_a_build_and_other_extents_of_it_start_with_it(benc
     ), "another build, but where it takes no epsilon"
 
 
+@each_tuned
+def test_a_call_during_a_change_runs_one_layout_or_the_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """Also where what is to run does not compile."""
+    kernel = kind.entry_for(on_arch(TUNED[kind], 90))[1]()
+    tensors = kernel.scratch((2, 16, TUNED[kind].spatial), torch.device("cpu"))
+    launches: list[Any] = []
+
+    def launched() -> Any:
+        kernel.forward(*tensors)
+        return launches.pop()
+
+    def compile_program(module: str, name: str, arch: int, **parameters: Any) -> Any:
+        if launches is not None and hasattr(kernel, "laid") and parameters["lay"] != kernel.table.layouts[0]:
+            assert launched() == before, "while the other is compiled"
+        if parameters["lay"] == kernel.table.layouts[-1]:
+            raise RuntimeError("ptxas: too many registers")
+        return lambda *arguments: launches.append(
+            (parameters["lay"], [each for each in arguments if not isinstance(each, torch.Tensor)])
+        )
+
+    for module in (batch_norm_bwd, batch_norm_infer, channel_launches, instance_launches):
+        monkeypatch.setattr(module, "compile_program", compile_program)
+    first, *_, last = kernel.table.layouts
+    kernel.change_to(first)
+    before = launched()
+    with pytest.raises(RuntimeError, match="too many registers"):
+        kernel.change_to(last)
+    assert launched() == before
+    assert kernel.laid == first
+
+
 def test_every_tuned_kernel_with_a_choice_is_here() -> None:
     import tileops.ops
 

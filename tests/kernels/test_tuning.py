@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -412,3 +413,63 @@ def test_an_op_measures_on_the_gpu_and_one_of_a_second_process_starts_tuned(
     file.write_text(json.dumps(content))
     third = run("start")
     assert third["started"] == third["layout"] == other
+
+
+# What a table may hold
+
+
+@dataclasses.dataclass(frozen=True)
+class Odd:
+    value: Any
+
+
+@pytest.mark.parametrize("value", [torch.float16, (1, 2), [3], {"a": 1}], ids=str)
+def test_a_table_of_what_cannot_be_written_down_is_refused_before_anything_is_measured(
+    bench: Bench, value: Any
+) -> None:
+    table = (Odd(1), Odd(value))
+    for asked in (lambda: tuning.recorded("key", table), lambda: tuning.tune("key", table, lambda device: print)):
+        with pytest.raises(
+            TypeError, match=r"the table of key holds Odd\(.*, whose value is a \w+: a launch holds numbers"
+        ):
+            asked()
+    with pytest.raises(TypeError, match="the table of key holds 7, which is no dataclass object"):
+        tuning.recorded("key", (7, 8))
+    assert bench.searches == []
+    bench.times = eight_resident_are_faster
+    built = kernel()
+    built.request_tune()
+    assert resident_of(built) == 8, "others are tuned as before"
+
+
+@pytest.mark.parametrize("error", [AssertionError, KeyError, ZeroDivisionError, ImportError])
+def test_whatever_a_launch_raises_leaves_it_out(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def work_of(launch: Odd) -> Callable[[], None]:
+        if launch.value == 2:
+            raise error("the tile does not fit")
+        return functools.partial(print, end="")
+
+    monkeypatch.setattr(tuning, "timed", lambda works: [10.0 - place for place, _ in enumerate(works)])
+    with pytest.warns(RuntimeWarning, match="the tile does not fit"):
+        assert tuning.tune("key", (Odd(1), Odd(2), Odd(3)), lambda device: work_of) == Odd(3)
+
+
+def test_the_example_of_the_page_is_tuned_and_found_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text()
+    module = types.ModuleType("page_of_tuning")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names = vars(module)
+    exec(compile(page.split("```python\n")[-1].split("```")[0], "page", "exec", dont_inherit=True), names)
+    monkeypatch.setattr(tuning, "timed", lambda works: [[10.0, 9.0][place] for place, work in enumerate(works)])
+    call = on_arch(row_call(64, torch.float32), 90)
+    kind = names["TunedLayerNormKernel"]
+    built = kind.entry_for(call)[1]()
+    assert built.launch == kind.table[0]
+    built.request_tune()
+    assert built.launch == kind.table[1]
+    forget()
+    assert kind.entry_for(call)[1]().launch == kind.table[1]
+    x, weight, bias = torch.randn(3, 64), torch.rand(64), torch.rand(64)
+    assert torch.equal(built(x, weight, bias), torch.nn.functional.layer_norm(x, (64,), weight, bias))

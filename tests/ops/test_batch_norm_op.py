@@ -170,7 +170,7 @@ BAD_BATCH_NORM: list[tuple[Any, str]] = [
     ((tensor(2, 3), None, torch.zeros(3)), "running_mean is None and the other"),
     ((tensor(2, 3), torch.zeros(2), torch.ones(3)), r"running_mean has shape \(2,\), not \(3,\)"),
     ((tensor(2, 3), None, None, torch.ones(4)), r"weight has shape \(4,\), not \(3,\)"),
-    ((tensor(2, 3), None, None, torch.ones(3).half()), "weight is torch.float16, neither"),
+    ((tensor(2, 3), None, None, torch.ones(3).half()), "weight is torch.float16: convert it to torch.float32$"),
     ((tensor(2, 3).half(), None, None, torch.ones(3), torch.ones(3).half()), "bias is torch.float16 and weight is"),
     ((tensor(2, 3), None, None, torch.ones(3).to("meta")), "weight is on meta and x on cpu"),
 ]
@@ -194,6 +194,16 @@ def test_what_is_no_tensor_is_a_type_error(argument: Any) -> None:
     for arguments in ((argument,), (tensor(2, 3, 4), None, None, argument)):
         with pytest.raises(TypeError, match=r"pass a torch\.Tensor"):
             BatchNormFwdOp(True)(*arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int32])
+def test_a_dtype_without_kernels_is_refused(dtype: torch.dtype) -> None:
+    x = tensor(4, 3).to(dtype)
+    for op in (BatchNormFwdOp(True), InstanceNormFwdOp()):
+        with pytest.raises(InputError, match=f"x is {dtype}: convert it to one of torch.float32, "):
+            op(x)
+    with pytest.raises(InputError, match=f"BatchNormBwdOp: x is {dtype}"):
+        BatchNormBwdOp()(x, x, None, torch.zeros(3), torch.ones(3))
 
 
 @pytest.mark.parametrize("eps", [-1e-5, float("nan"), float("inf")])
@@ -433,5 +443,5 @@ def test_extents_that_no_kernel_counts_are_refused_with_their_values(
 
 def test_a_gradient_without_its_statistics_is_a_type_error() -> None:
     x = tensor(4, 3)
-    with pytest.raises(TypeError, match=r"BatchNormBwdOp: mean is None, a NoneType: pass a torch\.Tensor"):
+    with pytest.raises(TypeError, match=r"BatchNormBwdOp: mean is None: pass a torch\.Tensor"):
         BatchNormBwdOp()(x, x, None, None, torch.ones(3))  # type: ignore[arg-type]

@@ -216,6 +216,13 @@ def test_float8_asks_for_scales_that_fit(given: Any, fragment: str) -> None:
         GQADenseFwdOp()(*qkv(dtype=FP8), **given)
 
 
+def test_what_is_no_tensor_is_shown_in_short() -> None:
+    with pytest.raises(TypeError, match=r"q is \[0, 1, 2, 3, 4, 5, \.\.\.\], a list: pass a torch\.Tensor$"):
+        GQADenseFwdOp()(list(range(10_000)), *qkv()[1:])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="cos is \\[1\\], a list: pass"):
+        GQADenseFwdOp()(*qkv(), cos=[1])  # type: ignore[arg-type]
+
+
 def test_a_rotated_op_asks_for_its_angles() -> None:
     with pytest.raises(InputError, match="cos is None and rotary_dim is 8: a rotation needs cos and sin"):
         GQADenseFwdOp(rotary_dim=8)(*qkv())
@@ -303,8 +310,11 @@ def swapped(**changes: Any) -> tuple[Any, Any, Any]:
         ({"v": lambda t: t[:, :-1]}, "keys and values have one shape"),
         ({"k": lambda t: t[:1], "v": lambda t: t[:1]}, "they differ in batch or dim"),
         ({"q": lambda t: t[..., :32]}, "they differ in batch or dim"),
-        ({"q": lambda t: t[:, :, :7]}, "k has 2 heads and q 7: the heads of q are a multiple"),
-        ({"k": lambda t: t[:, :, :0], "v": lambda t: t[:, :, :0]}, "k has 0 heads and q 8"),
+        (
+            {"q": lambda t: t[:, :, :7]},
+            r"k has shape .*, both \(batch, seq, heads, dim\): 7 heads of q are no multiple of 2 of k",
+        ),
+        ({"k": lambda t: t[:, :, :0], "v": lambda t: t[:, :, :0]}, "8 heads of q are no multiple of 0 of k"),
     ],
 )
 def test_tensors_that_do_not_go_together_are_named_with_their_values(changes: Any, fragment: str) -> None:
@@ -314,7 +324,7 @@ def test_tensors_that_do_not_go_together_are_named_with_their_values(changes: An
 
 
 def test_what_is_no_tensor_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match=r"k is None, a NoneType: pass a torch\.Tensor"):
+    with pytest.raises(TypeError, match=r"k is None: pass a torch\.Tensor"):
         GQADenseFwdOp()(*swapped(k=lambda t: None))
 
 
@@ -327,7 +337,7 @@ def test_what_is_no_tensor_is_a_type_error() -> None:
         ({"window_size_left": -2}, "window_size_left"),
         ({"rotary_dim": 7}, "rotary_dim 7 is not an even number"),
         ({"rotary_dim": -2}, "rotary_dim -2"),
-        ({"rope_interleaved": True}, "rope_interleaved is set, and fuse_rope is not"),
+        ({"rope_interleaved": True}, "rope_interleaved is set and rotary_dim is 0"),
         ({"out_dtype": torch.float32}, "out_dtype torch.float32 is not torch.float16 or torch.bfloat16"),
     ],
 )
@@ -337,9 +347,9 @@ def test_options_that_no_call_may_have_are_refused_at_construction(options: Any,
 
 
 @pytest.mark.parametrize("parameter", ["window_size_left", "window_size_right", "rotary_dim"])
-@pytest.mark.parametrize("value", [1.0, 8.5, None, "8", True])
+@pytest.mark.parametrize("value", [1.0, 8.5, None, "8", True, torch.tensor(True), torch.ones(2)])
 def test_a_size_is_an_integer(parameter: str, value: Any) -> None:
-    with pytest.raises(TypeError, match=rf"GQADenseFwdOp: {parameter} is {value!r}, a \w+: pass an int"):
+    with pytest.raises(TypeError, match=rf"GQADenseFwdOp: {parameter} is .*, a \w+: pass an int"):
         GQADenseFwdOp(**{parameter: value})
 
 
@@ -349,7 +359,18 @@ def test_a_size_of_another_integer_type_is_kept_as_an_int() -> None:
     assert op.window_size_left == 5
 
 
-@pytest.mark.parametrize(("parameter", "value"), [("sm_scale", "0.5"), ("softcap", None), ("sm_scale", [1.0])])
+@pytest.mark.parametrize("parameter", ["is_causal", "rope_interleaved"])
+@pytest.mark.parametrize("value", ["no", None, 1, torch.ones(2)])
+def test_a_switch_is_true_or_false(parameter: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=rf"GQADenseFwdOp: {parameter} is .*, not True or False"):
+        GQADenseFwdOp(**{parameter: value})
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [("sm_scale", "0.5"), ("softcap", None), ("sm_scale", [1.0]), ("softcap", True), ("softcap", 10**5000)],
+    ids=["text", "None", "list", "bool", "long"],
+)
 def test_a_factor_is_a_number(parameter: str, value: Any) -> None:
     with pytest.raises(TypeError, match=rf"GQADenseFwdOp: {parameter} is .*: pass a float"):
         GQADenseFwdOp(**{parameter: value})

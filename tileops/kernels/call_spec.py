@@ -44,8 +44,10 @@ class CallSpec:
     def __repr__(self) -> str:
         """The call without the fields that stand at their default; it evaluates to an equal call."""
         # Not by getattr: what is said of a rule's code takes that for a look at any member of anything it can reach.
-        held = object.__getstate__(self)
-        values = ((field, held[field.name]) for field in dataclasses.fields(self))
+        state: object = object.__getstate__(self)  # a dict, and one of slots where there are any
+        parts = state if isinstance(state, tuple) else (state,)
+        held = {name: value for part in parts if part for name, value in part.items()}
+        values = ((field, held.get(field.name, field.default)) for field in dataclasses.fields(self))
         shown = [f"{field.name}={value!r}" for field, value in values if not _is_default(field, value)]
         return f"{type(self).__qualname__}({', '.join(shown)})"
 

@@ -46,10 +46,10 @@ class DeviceFactsError(RuntimeError):
     """The facts of a CUDA device cannot be read on this machine.
 
     Attributes:
-        device: The device asked about.
+        device: The device asked about; None where it is the current one.
     """
 
-    def __init__(self, device: torch.device, cause: str) -> None:
+    def __init__(self, device: torch.device | None, cause: str) -> None:
         self.device = device
         super().__init__(f"the facts of {device} cannot be read here: {cause}; state an arch instead")
 

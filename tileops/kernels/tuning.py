@@ -58,8 +58,21 @@ to enqueue the launch, so that only device time is seen."""
 
 Launch = TypeVar("Launch")
 Work = Callable[[], object]
-FAILURES: Final = (RuntimeError, ValueError, TypeError, AttributeError, OSError)
-"""What a candidate that does not compile or run raises: KernelBuildError, CUDA and TVM errors, a lack of memory."""
+FAILURES: Final = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OSError,
+    LookupError,
+    ArithmeticError,
+    AssertionError,
+    ImportError,
+)
+"""What a candidate that does not compile or run raises: KernelBuildError, CUDA and TVM errors, a lack of memory, and
+whatever the code that builds it finds wrong."""
+PLAIN: Final = (bool, int, float, str, type(None))
+"""What the fields of a launch may be: what is read from a file is then what was written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,11 +292,32 @@ def recorded(key: str, table: Sequence[Launch]) -> Launch | None:
     Args:
         key: As :func:`key_of` has it.
         table: Dataclasses.
+
+    Raises:
+        TypeError: a launch is no dataclass of numbers, booleans and texts.
     """
     if len(table) < 2 or folder_here() is None:
         return None
+    _check(key, table)
     card = card_here()
     return None if card is None else _in_table(store_of(card), key, table)
+
+
+def _check(key: str, table: Sequence[Any]) -> None:
+    """See that what is found of *table* can be written down and found again.
+
+    Raises:
+        TypeError: a launch is no dataclass of plain values.
+    """
+    for launch in table:
+        if not dataclasses.is_dataclass(launch) or isinstance(launch, type):
+            raise TypeError(f"the table of {key} holds {launch!r}, which is no dataclass object")
+        for name, value in dataclasses.asdict(launch).items():
+            if type(value) not in PLAIN:
+                raise TypeError(
+                    f"the table of {key} holds {launch!r}, whose {name} is a {type(value).__name__}: "
+                    f"a launch holds numbers, booleans and texts"
+                )
 
 
 def _in_table(store: Store | None, key: str, table: Sequence[Any]) -> Any:
@@ -305,10 +339,14 @@ def tune(key: str, table: Sequence[Launch], works: Callable[[torch.device], Call
 
     Returns:
         A launch of *table*; ``None`` where there is nothing to choose from, no card, or nothing was measured.
+
+    Raises:
+        TypeError: a launch is no dataclass of numbers, booleans and texts.
     """
     card = card_here()
     if card is None or len(table) < 2:
         return None
+    _check(key, table)
     store = store_of(card)
     with _measuring:
         known: Launch | None = _in_table(store, key, table)

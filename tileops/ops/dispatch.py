@@ -183,7 +183,8 @@ class Dispatcher:
     def _same_build(choice: Choice, resolved: CallSpec, between: tuple[int, int]) -> bool:
         """Whether *resolved* and the calls at both ends of a range of the extent have one build identity."""
         kind = choice.classes[choice.decide(resolved)]
-        ends = [dataclasses.replace(resolved, **{str(choice.extent_field): end}) for end in between]
+        moved: list[dict[str, Any]] = [{str(choice.extent_field): end} for end in between]
+        ends = [dataclasses.replace(resolved, **each) for each in moved]
         identity = kind.entry_for(resolved)[0]
         try:
             return all(kind.entry_for(end)[0] == identity for end in ends)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+import reprlib
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -14,9 +16,11 @@ __all__ = [
     "integer",
     "number",
     "require_alike",
+    "require_dtype",
     "require_float32",
     "require_same_device",
     "require_tensor",
+    "switch",
 ]
 
 
@@ -39,6 +43,14 @@ class InputError(ValueError):
         self.expected = expected
 
 
+def _shown(value: object) -> str:
+    """*value* in a few words, whatever it is."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return "too long a number"
+
+
 def require_tensor(op: object, argument: str, value: object) -> torch.Tensor:
     """*value*, which is a tensor.
 
@@ -46,8 +58,20 @@ def require_tensor(op: object, argument: str, value: object) -> torch.Tensor:
         TypeError: it is not.
     """
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{type(op).__name__}: {argument} is {value!r}, a {type(value).__name__}: pass a torch.Tensor")
+        found = "None" if value is None else f"{_shown(value)}, a {type(value).__name__}"
+        raise TypeError(f"{type(op).__name__}: {argument} is {found}: pass a torch.Tensor")
     return value
+
+
+def require_dtype(op: object, argument: str, tensor: torch.Tensor, accepted: Collection[torch.dtype]) -> None:
+    """Check that *tensor* has one of the *accepted* dtypes.
+
+    Raises:
+        InputError: it has another.
+    """
+    if tensor.dtype not in accepted:
+        message = f"is {tensor.dtype}: convert it to one of {', '.join(map(str, accepted))}, as with .to(torch.float32)"
+        raise InputError(op, argument, message, found=tensor.dtype, expected=tuple(accepted))
 
 
 def require_float32(op: object, argument: str, value: object, other: str, like: torch.Tensor) -> torch.Tensor:
@@ -95,25 +119,43 @@ def integer(op: object, parameter: str, value: object) -> int:
         TypeError: it is no integer.
     """
     try:
-        if not isinstance(value, bool):
+        if not isinstance(value, bool) and getattr(value, "dtype", None) is not torch.bool:
             return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
+    except (TypeError, RuntimeError):
         pass
-    raise TypeError(f"{type(op).__name__}: {parameter} is {value!r}, a {type(value).__name__}: pass an int")
+    raise TypeError(f"{type(op).__name__}: {parameter} is {_shown(value)}, a {type(value).__name__}: pass an int")
+
+
+def switch(op: object, parameter: str, value: object, hint: str = "") -> bool:
+    """*value*, the parameter of an op that is on or off.
+
+    Args:
+        op: The op.
+        parameter: Its name.
+        value: What was given.
+        hint: What to say besides.
+
+    Raises:
+        TypeError: it is neither True nor False.
+    """
+    if isinstance(value, bool):
+        return value
+    found = f"{_shown(value)}, not True or False"
+    raise TypeError(f"{type(op).__name__}: {parameter} is {found}{hint and '; '}{hint}")
 
 
 def number(op: object, parameter: str, value: object) -> float:
-    """*value*, the parameter of an op, as a float.
+    """*value*, the parameter of an op, as a float; a bool counts as none.
 
     Raises:
         TypeError: it is no number.
     """
     try:
-        if not isinstance(value, str | bytes | bytearray):
+        if not isinstance(value, bool | str | bytes | bytearray):
             return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         pass
-    raise TypeError(f"{type(op).__name__}: {parameter} is {value!r}, a {type(value).__name__}: pass a float")
+    raise TypeError(f"{type(op).__name__}: {parameter} is {_shown(value)}, a {type(value).__name__}: pass a float")
 
 
 def finite_eps(op: object, eps: float) -> float:

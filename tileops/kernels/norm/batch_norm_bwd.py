@@ -62,8 +62,8 @@ class BatchNormGradients(TunedChannels, ChannelKernel, BatchNormBwdInterface):
 
     def lay_out(self, layout: Any) -> None:
         """Compile the program of *layout*."""
-        self.layout = layout
         self.compiled = compile_program(PROGRAMS, self.program, self.arch, **self.dtypes, lay=layout)
+        self.layout = layout
 
     def scratch(self, extents: tuple[int, int, int], device: torch.device) -> tuple[torch.Tensor | None, ...]:
         """Gradients, an input, weights and what training keeps of the channels."""
@@ -108,9 +108,8 @@ class BatchNormGradients(TunedChannels, ChannelKernel, BatchNormBwdInterface):
 class FlatGradients(BatchNormGradients):
     """Kernels whose programs see tensors as vectors, one after the other."""
 
-    def lay_out(self, layout: ChannelLayout | SetLayout | ClusterLayout) -> None:
+    def lay_out(self, layout: Any) -> None:
         """Compile the program of channels, or sets of them, that lie over threads or in a cluster."""
-        self.flat = layout
         module, program = HELD_PROGRAMS, "held_gradients"
         if isinstance(layout, ClusterLayout):
             module, program = CLUSTER_PROGRAMS, "clustered_gradients"
@@ -119,6 +118,7 @@ class FlatGradients(BatchNormGradients):
             if layout.steps == 0:
                 module, program = STREAMED_SET_PROGRAMS, "streamed_sets_of_gradients"
         self.compiled = compile_program(module, program, self.arch, **self.dtypes, lay=layout)
+        self._flat = layout, self.compiled  # in one piece: other threads may be calling
 
     def forward(
         self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor
@@ -127,13 +127,14 @@ class FlatGradients(BatchNormGradients):
         out = torch.empty_like(x)
         grad_weight, grad_bias = torch.empty_like(weight), torch.empty_like(weight)
         n, c = x.shape[:2]
-        vector, values = self.flat.vector, x.numel() // c
+        flat, compiled = self._flat
+        vector, values = flat.vector, x.numel() // c
         extents: tuple[float, ...] = (n,)
-        if isinstance(self.flat, ClusterLayout):
-            extents = (1.0 / values, *cluster_extents(self.flat, n, c, values))
-        elif isinstance(self.flat, ChannelLayout):
-            extents = (1.0 / values, *walk_of(n, c, values // n // vector, self.flat.lanes))
-        self.compiled(
+        if isinstance(flat, ClusterLayout):
+            extents = (1.0 / values, *cluster_extents(flat, n, c, values))
+        elif isinstance(flat, ChannelLayout):
+            extents = (1.0 / values, *walk_of(n, c, values // n // vector, flat.lanes))
+        compiled(
             aligned(grad).view(-1, vector),
             aligned(x).view(-1, vector),
             weight,
@@ -192,12 +193,12 @@ class BatchNormBwdSplitKernel(BatchNormGradients):
         self.sm_count = sm_count
         super().__init__(dtype, weight_dtype, layout, sm_count, arch=arch)
 
-    def lay_out(self, layout: ChannelLayout) -> None:
+    def lay_out(self, layout: Any) -> None:
         """Compile the program of *layout*."""
-        self.layout = layout
         self.compiled = compile_program(
             SPLIT_PROGRAMS, "cut_gradients", self.arch, **self.dtypes, lay=layout, resident=RESIDENT[2]
         )
+        self.layout = layout
 
     @classmethod
     def region_refusal(cls, call: BatchNormCall) -> str | None:
@@ -244,7 +245,7 @@ class BatchNormBwdKernel(StreamedChannels, FlatGradients):
         """Other loads of a thread."""
         return streamed_table(layout, dtype, SAMPLES)
 
-    def lay_out(self, layout: ChannelLayout | SetLayout) -> None:
+    def lay_out(self, layout: Any) -> None:
         """Compile the program of channels, or sets of them, that lie over threads."""
         self.in_sets = isinstance(layout, SetLayout)
         if isinstance(layout, SetLayout):

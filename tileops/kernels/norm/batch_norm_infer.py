@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -48,19 +48,27 @@ class BatchNormFwdInferKernel(TunedChannels, BatchNormInferFwdInterface):
     ) -> None:
         self.eps = eps
         self.arch = arch
-        self.dtypes = {"dtype": dtype, "weight_dtype": weight_dtype, "running_dtype": running_dtype}
+        self.dtypes = dtype, weight_dtype, running_dtype
         self.begin_with(infer_table(layout, dtype), (dtype, weight_dtype, running_dtype, layout, eps), arch)
 
     def lay_out(self, layout: Planes | Columns) -> None:
         """Compile the program of *layout*."""
-        self.layout = layout
         program = "scaled_planes" if isinstance(layout, Planes) else "scaled_columns"
-        dtypes = {name: dtype_name(dtype) for name, dtype in self.dtypes.items()}
-        self.compiled = compile_program(PROGRAMS, program, self.arch, **dtypes, lay=layout)
+        dtype, weight_dtype, running_dtype = map(dtype_name, self.dtypes)
+        self.compiled = compile_program(
+            PROGRAMS,
+            program,
+            self.arch,
+            dtype=dtype,
+            weight_dtype=weight_dtype,
+            running_dtype=running_dtype,
+            lay=layout,
+        )
+        self.layout = layout
 
     def scratch(self, extents: tuple[int, int, int], device: torch.device) -> tuple[torch.Tensor | None, ...]:
         """An input, weights and biases, and running statistics."""
-        dtype, weight_dtype, running_dtype = self.dtypes.values()
+        dtype, weight_dtype, running_dtype = self.dtypes
         given = *parameters(extents[1], weight_dtype, device), *statistics(extents[1], running_dtype, device)
         return (drawn(extents, dtype, device), *given)
 
@@ -84,7 +92,8 @@ class BatchNormFwdInferKernel(TunedChannels, BatchNormInferFwdInterface):
     def entry_for(cls, call: BatchNormCall) -> Entry:
         """What is built in is how values lie over threads; extents are not."""
         layout = infer_layout(call.n, call.c, call.spatial, call.dtype)
-        identity = (call.dtype, call.weight_dtype, call.running_dtype, layout, call.eps)
+        running_dtype: Any = call.running_dtype  # None is refused
+        identity = (call.dtype, call.weight_dtype, running_dtype, layout, call.eps)
         return identity, lambda: cls(*identity, arch=stated_arch(call))
 
     def forward(

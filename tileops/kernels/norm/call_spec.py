@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Annotated, ClassVar, Final
 
 import torch
@@ -23,6 +22,7 @@ __all__ = [
     "FEW_ROWS",
     "MAX_ROW",
     "MIN_ROW",
+    "NORM_DTYPES",
     "AdaLayerNormFwdInterface",
     "AdaLayerNormZeroFwdInterface",
     "BatchNormBwdInterface",
@@ -45,6 +45,8 @@ __all__ = [
 
 ARCHS: Final = (80, 86, 89, 90)
 """The architectures that row normalization is built for."""
+NORM_DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
+"""What inputs and results of the normalizations may be."""
 MIN_ROW: Final = 1
 """Fewest elements of a row: the mean of none is undefined."""
 MAX_ROW: Final = 2**28
@@ -75,7 +77,7 @@ class LayerNormCall(CallSpec):
 
     n: int = 0
     eps: float = 1e-5
-    dtype: Annotated[torch.dtype, OneOf(torch.float32, torch.float16, torch.bfloat16)] = torch.float16
+    dtype: Annotated[torch.dtype, OneOf(*NORM_DTYPES)] = torch.float16
     few_rows: bool = False
 
     def invalid(self) -> str | None:
@@ -264,10 +266,10 @@ class BatchNormCall(CallSpec):
     c: int = 0
     spatial: int = 1
     eps: float = 1e-5
-    dtype: Annotated[torch.dtype, OneOf(torch.float32, torch.float16, torch.bfloat16)] = torch.float16
+    dtype: Annotated[torch.dtype, OneOf(*NORM_DTYPES)] = torch.float16
     momentum: float = 0.1
-    weight_dtype: Annotated[torch.dtype, OneOf(torch.float32, torch.float16, torch.bfloat16)] = torch.float32
-    running_dtype: Annotated[torch.dtype | None, OneOf(None, torch.float32, torch.float16, torch.bfloat16)] = None
+    weight_dtype: Annotated[torch.dtype, OneOf(*NORM_DTYPES)] = torch.float32
+    running_dtype: Annotated[torch.dtype | None, OneOf(None, *NORM_DTYPES)] = None
 
     @property
     def values(self) -> int:
@@ -301,7 +303,11 @@ class ChannelNorm:
     """
 
     request: ClassVar[type[CallSpec]] = BatchNormCall
-    extents_refusal: ClassVar[Callable[[BatchNormCall], str | None]]
+
+    @staticmethod
+    @abstractmethod
+    def extents_refusal(call: BatchNormCall) -> str | None:
+        """Why no kernel counts extents like those of *call*, or ``None``."""
 
     @classmethod
     def unserved(cls, call: BatchNormCall) -> str | None:

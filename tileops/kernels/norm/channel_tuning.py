@@ -48,7 +48,7 @@ class TunedChannels(Kernel):
 
     @abstractmethod
     def lay_out(self, layout: Any) -> None:
-        """Build what runs in *layout*."""
+        """Build what runs in *layout*, and then put it in the place of what ran: other threads may be calling."""
 
     @abstractmethod
     def scratch(self, extents: tuple[int, int, int], device: torch.device) -> tuple[torch.Tensor | None, ...]:

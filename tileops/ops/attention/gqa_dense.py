@@ -30,7 +30,15 @@ from tileops.kernels.attention.gqa.prefill import (
     GQAPrefillSlidingWindowKernel,
 )
 from tileops.kernels.kernel_base import Kernel, KernelInterface
-from tileops.ops.inputs import InputError, integer, number, require_alike, require_float32, require_tensor
+from tileops.ops.inputs import (
+    InputError,
+    integer,
+    number,
+    require_alike,
+    require_float32,
+    require_tensor,
+    switch,
+)
 from tileops.ops.op_base import Op
 
 __all__ = ["GQADenseFwdOp"]
@@ -89,16 +97,20 @@ class GQADenseFwdOp(Op):
         rope_interleaved: bool = False,
         out_dtype: torch.dtype = torch.bfloat16,
     ) -> None:
-        self.is_causal = bool(is_causal)
+        self.is_causal = switch(self, "is_causal", is_causal)
         self.sm_scale = None if sm_scale is None else number(self, "sm_scale", sm_scale)
         self.softcap = number(self, "softcap", softcap)
         self.window_size_left = integer(self, "window_size_left", window_size_left)
         self.window_size_right = integer(self, "window_size_right", window_size_right)
         self.rotary_dim = integer(self, "rotary_dim", rotary_dim)
-        self.rope_interleaved = bool(rope_interleaved)
+        self.rope_interleaved = switch(self, "rope_interleaved", rope_interleaved)
         self.out_dtype = out_dtype
         if out_dtype not in DTYPES:
             raise ValueError(f"GQADenseFwdOp: out_dtype {out_dtype} is not {' or '.join(map(str, DTYPES))}")
+        if self.rotary_dim < 0 or self.rotary_dim % 2 != 0:
+            raise ValueError(f"GQADenseFwdOp: rotary_dim {self.rotary_dim} is not an even number from 0 up")
+        if self.rope_interleaved and self.rotary_dim == 0:
+            raise ValueError("GQADenseFwdOp: rope_interleaved is set and rotary_dim is 0: nothing is rotated")
         reason = self._call(1, 1, 1, max(1, self.rotary_dim), 1, 1, torch.float16, None).invalid()
         if reason is not None:
             raise ValueError(f"GQADenseFwdOp: {reason}")
@@ -237,7 +249,7 @@ class GQADenseFwdOp(Op):
                 if table is None:
                     continue
                 message = "is given and rotary_dim is 0: make the op with the rotary_dim of the heads"
-                raise InputError(self, name, message, found=tuple(table.shape))
+                raise InputError(self, name, message, found=tuple(require_tensor(self, name, table).shape))
             if table is None:
                 message = f"is None and rotary_dim is {self.rotary_dim}: a rotation needs cos and sin"
                 raise InputError(self, name, message, expected=torch.float32)
@@ -297,5 +309,8 @@ class GQADenseFwdOp(Op):
                 f"they differ in batch or dim"
             )
             raise InputError(self, "k", message, found=tuple(k.shape), expected=(batch, k.shape[1], k.shape[2], dim))
-        message = f"has {k.shape[2]} heads and q {heads}: the heads of q are a multiple of those of k"
+        message = (
+            f"has shape {tuple(k.shape)} and q {tuple(q.shape)}, both (batch, seq, heads, dim): "
+            f"{heads} heads of q are no multiple of {k.shape[2]} of k"
+        )
         raise InputError(self, "k", message, found=k.shape[2])

@@ -243,5 +243,5 @@ class BatchNormBwdOp(ChannelNorm, Op):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Tensors like the results: a contiguous one in the shape of *x*, not filled, and zeros."""
         like = x if weight is None else weight
-        sums = (torch.zeros(x.shape[1], dtype=like.dtype, device=x.device) for _ in range(2))
-        return torch.empty(x.shape, dtype=x.dtype, device=x.device), *sums
+        grad_weight, grad_bias = (torch.zeros(x.shape[1], dtype=like.dtype, device=x.device) for _ in range(2))
+        return torch.empty(x.shape, dtype=x.dtype, device=x.device), grad_weight, grad_bias

@@ -8,9 +8,17 @@ from typing import Final
 
 import torch
 
-from tileops.kernels.norm.call_spec import BatchNormCall
+from tileops.kernels.norm.call_spec import NORM_DTYPES, BatchNormCall
 from tileops.ops.filled import filled
-from tileops.ops.inputs import InputError, finite_eps, number, require_same_device, require_tensor
+from tileops.ops.inputs import (
+    InputError,
+    finite_eps,
+    number,
+    require_dtype,
+    require_same_device,
+    require_tensor,
+    switch,
+)
 from tileops.ops.norm.rows import MOST_CALLS
 
 __all__ = ["ChannelNorm", "channel_call"]
@@ -59,15 +67,11 @@ class ChannelNorm:
         Raises:
             TypeError: it is neither True nor False.
         """
-        if not isinstance(value, bool):
-            raise TypeError(
-                f"{type(self).__name__}: {parameter} is {value!r}, not True or False; the number of channels is not "
-                f"stated: it is that of the input"
-            )
-        return value
+        return switch(self, parameter, value, "the number of channels is not stated: it is that of the input")
 
     def _check_input(self, argument: str, x: torch.Tensor) -> None:
         require_tensor(self, argument, x)
+        require_dtype(self, argument, x, NORM_DTYPES)
         if x.dim() < 2:
             message = f"has shape {tuple(x.shape)}: it needs an axis of samples and one of channels"
             raise InputError(self, argument, message, found=tuple(x.shape))
@@ -87,7 +91,8 @@ class ChannelNorm:
                 raise InputError(self, argument, message, found=found, expected=expected)
             require_same_device(self, argument, tensor, "x", x)
             if tensor.dtype not in (x.dtype, torch.float32):
-                message = f"is {tensor.dtype}, neither torch.float32 nor {x.dtype}, that of x: convert it"
+                own = "" if x.dtype == torch.float32 else f" or {x.dtype}, that of x"
+                message = f"is {tensor.dtype}: convert it to torch.float32{own}"
                 raise InputError(self, argument, message, found=tensor.dtype, expected=x.dtype)
             if dtype not in (None, tensor.dtype):
                 message = f"is {tensor.dtype} and {first} is {dtype}: convert one"

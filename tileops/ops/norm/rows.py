@@ -14,8 +14,8 @@ from typing import Any, Final, NoReturn
 
 import torch
 
-from tileops.kernels.norm.call_spec import FEW_ROWS, LayerNormCall
-from tileops.ops.inputs import InputError, finite_eps, require_alike, require_tensor
+from tileops.kernels.norm.call_spec import FEW_ROWS, NORM_DTYPES, LayerNormCall
+from tileops.ops.inputs import InputError, finite_eps, require_alike, require_dtype, require_tensor
 
 __all__ = ["MOST_CALLS", "RMS_EPS", "RowNorm", "SummedRowNorm", "row_call"]
 
@@ -74,11 +74,14 @@ class RowNorm:
 
         Raises:
             TypeError: an argument is no tensor.
-            InputError: *x* does not end so, or *weight* or *bias* does not hold a row or does not go with *x*.
+            InputError: *x* does not end so, or is of a dtype that is not normalized, or *weight* or *bias* does not
+                hold a row or does not go with *x*.
         """
         if not isinstance(x, _Tensor):
             require_tensor(self, "x", x)
         sizes, dtype, device, n = x.shape, x.dtype, x.device, shape[-1]
+        if dtype not in NORM_DTYPES:
+            require_dtype(self, "x", x, NORM_DTYPES)
         if len(shape) != 1 or not sizes or sizes[-1] != n:  # a slice of sizes takes longer than all that is asked here
             n = self._row_of(sizes, shape, x)
         if weight is not None and not (
