@@ -314,8 +314,8 @@ class _Stage:
     def add(self, constraint: _Constraint) -> None:
         """Add a constraint at the solver's present level."""
         if isinstance(constraint, _Except):
-            if any(not low <= constraint.codes[path] <= high for path, (low, high) in self._ends_of(constraint.codes)):
-                return  # a slot cannot have such a code, and a bit-vector need not be wide enough for it
+            if not all(self._can_be(path, code) for path, code in constraint.codes.items()):
+                return
             self._keep_ranges(constraint.codes)
             self._any([self._differs(path, code) for path, code in constraint.codes.items()])
             return
@@ -328,9 +328,10 @@ class _Stage:
         inside = [(max(low, a), min(high, b)) for a, b in constraint.spans if max(low, a) <= min(high, b)]
         self._any([self._within(variable, a, b) for a, b in inside])
 
-    def _ends_of(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Span]]:
-        """The ranges of some slots."""
-        return ((path, self._ranges[path]) for path in paths)
+    def _can_be(self, path: Path, code: int) -> bool:
+        """Whether a code is in its slot's range: a bit-vector need not be wide enough for another."""
+        low, high = self._ranges[path]
+        return low <= code <= high
 
     def _keep_ranges(self, paths: Iterable[Path]) -> None:
         """Say at the present level what the question, which does not mention them, did not say of these slots."""
@@ -353,12 +354,7 @@ class _Stage:
 
     def _at_most(self, constraint: _Changes) -> None:
         self._keep_ranges(constraint.codes)
-        terms = []
-        for path, code in constraint.codes.items():
-            low, high = self._ranges[path]
-            # A code outside the slot's range is none that it can keep, and may not fit a bit-vector.
-            if low <= code <= high:
-                terms.append(self._differs(path, code))
+        terms = [self._differs(path, code) for path, code in constraint.codes.items() if self._can_be(path, code)]
         most = constraint.most - (len(constraint.codes) - len(terms))
         if most < 0:
             self._any([])

@@ -18,6 +18,19 @@ from tileops.kernels.attention.call_spec import AttentionCall
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
+BUILT_IN: tuple[dict[str, Any], ...] = (
+    {"heads": 64},
+    {"heads_kv": 4},
+    {"dim": 64},
+    {"dtype": torch.bfloat16},
+    {"sm_scale": 0.5},
+    {"softcap": 20.0},
+    {"is_causal": False},
+    {"is_causal": False, "window_size_right": 4},
+)
+"""Fields of which each makes another build of prefill of 32 causal heads of 128, on 8, in float16."""
+
+
 def prompt(**fields: Any) -> AttentionCall:
     """One sequence of as many causal queries as keys, 8 heads on 2 of 128, unless *fields* say otherwise."""
     usual: dict[str, Any] = {"heads": 8, "heads_kv": 2, "dim": 128, "is_causal": True, "max_seqlen_q": 300, **fields}

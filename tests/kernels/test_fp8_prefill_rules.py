@@ -11,6 +11,7 @@ import pytest
 import torch
 from tileops_rules.archs import KNOWN_ARCHS
 
+from tests.kernels.prefill_support import BUILT_IN
 from tests.kernels.support import on_arch, serves
 from tileops.kernels.attention.call_spec import AttentionCall, GQADenseFwdInterface, Scales
 from tileops.kernels.attention.gqa import fp8_prefill
@@ -130,22 +131,7 @@ def test_a_new_length_or_batch_costs_no_build() -> None:
     assert len({identity(call) for call in calls}) == 1
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"heads": 64},
-        {"heads_kv": 4},
-        {"dim": 64},
-        {"dtype": torch.bfloat16},
-        {"sm_scale": 0.5},
-        {"softcap": 20.0},
-        {"is_causal": False},
-        {"window_size_left": 4},
-        {"is_causal": False, "window_size_right": 4},
-        {"sm_count": 114},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("fields", [*BUILT_IN, {"window_size_left": 4}, {"sm_count": 114}], ids=str)
 def test_whatever_changes_the_build_changes_its_identity(fields: Any) -> None:
     other = {**dataclasses.asdict(on_arch(prompt(), 90)), **fields}
     assert identity(prompt()) != GQAFp8Kernel.entry_for(AttentionCall(**other))[0]

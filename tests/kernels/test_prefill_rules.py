@@ -11,6 +11,7 @@ import pytest
 import torch
 from tileops_rules.archs import KNOWN_ARCHS
 
+from tests.kernels.prefill_support import BUILT_IN
 from tests.kernels.support import on_arch, serves
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa import prefill
@@ -164,20 +165,7 @@ def test_of_long_sequences_there_is_one_build_more() -> None:
     assert not identity(GQAPrefillSlidingWindowKernel, prompt(seqlen_kv=1 << 20, window_size_left=9)).held_queries
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"heads": 64},
-        {"heads_kv": 4},
-        {"dim": 64},
-        {"dtype": torch.bfloat16},
-        {"sm_scale": 0.5},
-        {"softcap": 20.0},
-        {"is_causal": False},
-        {"is_causal": False, "window_size_right": 4},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("fields", BUILT_IN, ids=str)
 @each_kernel
 def test_whatever_changes_the_build_changes_its_identity(kernel: type[PrefillKernel], fields: Any) -> None:
     before = identity(kernel, fitting(kernel))

@@ -56,18 +56,22 @@ class BatchNormGradients(TunedChannels, ChannelKernel, BatchNormBwdInterface):
 
     def __init__(self, dtype: torch.dtype, weight_dtype: torch.dtype, layout: Any, *own: Any, arch: int) -> None:
         self.arch = arch
-        self.kinds = dtype, weight_dtype
-        self.dtypes = {"dtype": dtype_name(dtype), "weight_dtype": dtype_name(weight_dtype)}
+        self.dtypes = dtype, weight_dtype
         self.begin_with(self.table_of(layout, dtype), (dtype, weight_dtype, layout, *own), arch)
 
     def lay_out(self, layout: Any) -> None:
         """Compile the program of *layout*."""
-        self.compiled = compile_program(PROGRAMS, self.program, self.arch, **self.dtypes, lay=layout)
+        self.compiled = self.compile(PROGRAMS, self.program, layout)
         self.layout = layout
+
+    def compile(self, module: str, program: str, layout: Any, **more: Any) -> Any:
+        """A program of *module* for these dtypes."""
+        dtype, weight_dtype = map(dtype_name, self.dtypes)
+        return compile_program(module, program, self.arch, dtype=dtype, weight_dtype=weight_dtype, lay=layout, **more)
 
     def scratch(self, extents: tuple[int, int, int], device: torch.device) -> tuple[torch.Tensor | None, ...]:
         """Gradients, an input, weights and what training keeps of the channels."""
-        (dtype, weight_dtype), c = self.kinds, extents[1]
+        (dtype, weight_dtype), c = self.dtypes, extents[1]
         rstd, mean = parameters(c, torch.float32, device)
         grad = drawn(extents, dtype, device)
         return grad, grad.clone(), parameters(c, weight_dtype, device)[0], mean, rstd
@@ -117,7 +121,7 @@ class FlatGradients(BatchNormGradients):
             module, program = SET_PROGRAMS, "held_sets_of_gradients"
             if layout.steps == 0:
                 module, program = STREAMED_SET_PROGRAMS, "streamed_sets_of_gradients"
-        self.compiled = compile_program(module, program, self.arch, **self.dtypes, lay=layout)
+        self.compiled = self.compile(module, program, layout)
         self._flat = layout, self.compiled  # in one piece: other threads may be calling
 
     def forward(
@@ -195,9 +199,7 @@ class BatchNormBwdSplitKernel(BatchNormGradients):
 
     def lay_out(self, layout: Any) -> None:
         """Compile the program of *layout*."""
-        self.compiled = compile_program(
-            SPLIT_PROGRAMS, "cut_gradients", self.arch, **self.dtypes, lay=layout, resident=RESIDENT[2]
-        )
+        self.compiled = self.compile(SPLIT_PROGRAMS, "cut_gradients", layout, resident=RESIDENT[2])
         self.layout = layout
 
     @classmethod
