@@ -72,6 +72,28 @@ def test_a_build_that_changes_with_the_extent_is_found_at_every_value(toys: Any,
     assert op.cache_info().builds == 20
 
 
+def test_a_build_that_changes_within_a_rule_is_a_border_of_its_own(toys: Any, two_devices: Any) -> None:
+    face = type("AlongFwdInterface", (toys.Interface,), {"extent": "n"})
+    entry = classmethod(lambda cls, call: (call.n >= 700, lambda: cls(call)))
+    op = toys.op({"one": toys.kernel(bases=(Kernel, face), entry_for=entry)}, {"toy": face})()
+    for n in [20, *range(650, 750), *range(20, 2000)]:
+        assert (ask(op, toys, n, two_devices[0]).call.n >= 700) == (n >= 700)
+    info = op.cache_info()
+    assert (info.builds, info.misses) == (2, 2)
+    spans = sorted(each[:2] for held in op._spans.values() for each in held)
+    assert [low for low, _ in spans][-1] == 700
+    assert 699 in [high for _, high in spans]
+
+
+def test_spans_of_one_extent_are_bounded(toys: Any, two_devices: Any) -> None:
+    face = type("AlongFwdInterface", (toys.Interface,), {"extent": "n"})
+    entry = classmethod(lambda cls, call: (call.n // 10, lambda: cls(call)))
+    op = toys.op({"one": toys.kernel(bases=(Kernel, face), entry_for=entry)}, {"toy": face})()
+    for n in range(20, 2000):
+        assert ask(op, toys, n, two_devices[0]).call.n // 10 == n // 10
+    assert {len(held) for held in op._spans.values()} == {dispatch.MOST_SPANS}
+
+
 def test_an_interface_without_an_extent_is_asked_for_every_value(toys: Any, two_devices: Any) -> None:
     op = toys.op({"one": toys.kernel(entry_for=classmethod(one_build))})()
     for n in range(20):
@@ -148,7 +170,7 @@ def test_what_changes_while_a_call_is_made_is_not_remembered(along: Any, toys: A
     assert op.kernel_along("toy", two_devices[0], 6, lambda: after) is op.kernel_for("toy", after)
 
 
-def test_an_entry_for_that_fails_at_an_end_is_asked_at_every_value(toys: Any, two_devices: Any) -> None:
+def test_an_entry_for_that_fails_far_away_is_remembered_as_far_as_it_builds(toys: Any, two_devices: Any) -> None:
     face = type("AlongFwdInterface", (toys.Interface,), {"extent": "n"})
     sizes = dict.fromkeys(range(100), "small")
     kernel = toys.kernel(
@@ -157,7 +179,7 @@ def test_an_entry_for_that_fails_at_an_end_is_asked_at_every_value(toys: Any, tw
     op = toys.op({"one": kernel}, {"toy": face})()
     for n in range(20):
         ask(op, toys, n, two_devices[0])
-    assert (op.cache_info().misses, op.cache_info().builds) == (8, 1), "of 0 to 12 once, of 13, and of each from 14 on"
+    assert (op.cache_info().misses, op.cache_info().builds) == (3, 1), "of 0 to 12 once, of 13, and of all from 14 on"
 
 
 def test_a_call_that_has_no_hash_is_told_as_elsewhere(along: Any, toys: Any, two_devices: Any) -> None:

@@ -74,6 +74,8 @@ class CacheInfo:
     most_entries: int = MOST_ENTRIES
 
 
+MOST_SPANS = 32
+"""Spans of one extent that are looked through, the last ones found."""
 Span = tuple[int, int, Kernel]
 """The first and the last value of an extent, and the kernel of calls that have one from there to there."""
 
@@ -152,8 +154,8 @@ class Dispatcher:
     def span(self, interface: str, facts: Hashable, call: CallSpec, kernel: Kernel, forgotten: int) -> None:
         """Remember *kernel*, which is that of *call*, for all calls of *facts* as far as its extent may move.
 
-        It may where no rule answers differently and the build identity is the same at both ends: an interface that
-        names an extent promises the rest.
+        It may where no rule answers differently and the build identity is that of *call* at both ends: an interface
+        that names an extent promises that it is the same between them.
 
         Args:
             interface: Of the call.
@@ -166,13 +168,17 @@ class Dispatcher:
         choice = self.selection.choice(interface)
         device, resolved = self._here(choice, call)
         between = None if choice.extent is None or device is not call.device else choice.extent.around(resolved)
-        if between is None or not self._same_build(choice, resolved, between):
+        if between is None:
+            return
+        low, high = self._of_one_build(choice, resolved, between)
+        if low == high:
             return
         with self._lock:
             if forgotten == self.forgotten:
                 if len(self.spans) >= MOST_CALLS:
                     self.spans.clear()
-                self.spans[interface, facts] = (*self.spans.get((interface, facts), ()), (*between, kernel))
+                held = self.spans.get((interface, facts), ())
+                self.spans[interface, facts] = (*held[1 - MOST_SPANS :], (low, high, kernel))
 
     def forget_spans(self) -> None:
         """Forget the spans, as where a parameter of the op that is in no facts has changed."""
@@ -180,16 +186,32 @@ class Dispatcher:
             self._spans_gone()
 
     @staticmethod
-    def _same_build(choice: Choice, resolved: CallSpec, between: tuple[int, int]) -> bool:
-        """Whether *resolved* and the calls at both ends of a range of the extent have one build identity."""
+    def _of_one_build(choice: Choice, resolved: CallSpec, between: tuple[int, int]) -> tuple[int, int]:
+        """The part of a range of the extent around *resolved* whose ends have its build identity."""
         kind = choice.classes[choice.decide(resolved)]
-        moved: list[dict[str, Any]] = [{str(choice.extent_field): end} for end in between]
-        ends = [dataclasses.replace(resolved, **each) for each in moved]
         identity = kind.entry_for(resolved)[0]
-        try:
-            return all(kind.entry_for(end)[0] == identity for end in ends)
-        except (ArithmeticError, LookupError, TypeError, ValueError):  # of a call that nobody asked for, up to 2**40
-            return False
+        field = str(choice.extent_field)
+        here: int = getattr(resolved, field)
+
+        def is_same(extent: int) -> bool:
+            moved: dict[str, Any] = {field: extent}
+            try:
+                return bool(kind.entry_for(dataclasses.replace(resolved, **moved))[0] == identity)
+            except (ArithmeticError, LookupError, TypeError, ValueError):  # of a call that nobody asked for
+                return False
+
+        def last(end: int) -> int:
+            """The last extent from here to *end* that is built as here, or one before it."""
+            if is_same(end):
+                return end
+            same, other = here, end
+            while abs(other - same) > 1:
+                middle = (same + other) // 2
+                same, other = (middle, other) if is_same(middle) else (same, middle)
+            return same
+
+        low, high = between
+        return last(low), last(high)
 
     def pinned(self, interface: str, call: CallSpec, key: str) -> Kernel:
         """The kernel of one implementation, whatever others say; the call is not remembered.
