@@ -9,10 +9,13 @@ Needs a GPU. Peers: scaled_dot_product_attention of torch through cuDNN and thro
 installed. Times of a call, medians in microseconds:
 
 us        between two events around one whole call, in rounds, in an order that is drawn anew for each. The L2 cache is
-          emptied before each by filling 512 MiB three times, which takes longer than a host needs to enqueue the call,
-          so that only device time is seen. What an event pair costs by itself is in every time: an empty kernel is
-          timed so too.
-host us   of the host alone, where the device takes less than 200 us.
+          emptied before each by filling 512 MiB twice and reading them, which takes longer than a host needs to enqueue
+          the call, so that only device time is seen, and leaves nothing in the cache that must be written back. What an
+          event pair costs by itself is in every time: an empty kernel is timed so too.
+busy us   of the kernels of a call alone, as the driver's profiler counts them, without what lies around and between
+          them: what bars in microseconds are about.
+host us   of the host alone, where the device takes less than 200 us; *launch* is that of our kernel's launch with its
+          arguments made before.
 graph us  as us, of the same call replayed from a CUDA graph, where our host takes longer than the device.
 
 The floor is the least traffic over the rate of a device copy or, where that is longer, two operations for each product

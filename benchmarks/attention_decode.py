@@ -10,7 +10,7 @@ MOST_KV_BYTES: Final = 40e9
 """Of keys and values in a batch: more is not measured."""
 KIB: Final = 1024
 ONE: Final = {4 * KIB: 9.6, 32 * KIB: 28.0, 128 * KIB: 70.0, 256 * KIB: 130.0}
-"""Microseconds by keys, of one sequence of 32 query heads on 4 in float16."""
+"""Microseconds of kernels by keys, of one sequence of 32 query heads on 4 in float16."""
 ONE_FP8: Final = {256 * KIB: 85.0}
 """The same in float8."""
 BATCHED: Final = {(64, 8 * KIB): 4.45}
@@ -24,7 +24,7 @@ def step(batch: int, keys: int, heads: int, heads_kv: int, bar: Bar | None = Non
 
 def single(keys: int, bars: dict[int, float] = ONE, **more: Any) -> AttentionCase:
     """One sequence of 32 query heads on 4."""
-    return step(1, keys, 32, 4, Bar("us", bars[keys]) if keys in bars else None, **more)
+    return step(1, keys, 32, 4, Bar("busy_us", bars[keys]) if keys in bars else None, **more)
 
 
 def batched(batch: int, keys: int) -> AttentionCase:

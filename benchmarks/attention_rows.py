@@ -14,6 +14,10 @@ from tileops.kernels.tilelang_build import dtype_name
 
 SHORT_US: Final = 200.0
 """Device time from which on no host is late."""
+LONG_US: Final = 1000.0
+"""Device time from which what lies around kernels is no part of it that counts."""
+LAUNCH: Final = "launch"
+"""Where host times stand: the launch of our kernel alone, with its arguments made before."""
 CLOSE: Final = {1: 0.1, 2: 0.02}
 """How far results may be apart, beside the largest of them, by the bytes of an input."""
 
@@ -58,12 +62,16 @@ def apart(works: dict[str, Work]) -> dict[str, float]:
     return {name: float((work().float() - ours).abs().max() / most) for name, work in works.items() if name != "ours"}
 
 
-def times_of(works: dict[str, Work], timer: Timer) -> dict[str, dict[str, float]]:
-    """Device times of each; where they are short those of the host, and of graphs where our host is slower."""
+def times_of(works: dict[str, Work], timer: Timer, launch: Work | None = None) -> dict[str, dict[str, float]]:
+    """Device times of each, and what is short enough to be measured of kernels, hosts and graphs."""
     found = {"us": timer.in_turn(works)}
+    if found["us"].get("ours", 0.0) < LONG_US:
+        found["busy_us"] = {name: timer.busy(work) for name, work in works.items()}
     if found["us"].get("ours", SHORT_US) >= SHORT_US:
         return found
     found["host_us"] = {name: host_us(work) for name, work in works.items()}
+    if launch is not None:
+        found["host_us"][LAUNCH] = host_us(launch)
     if found["host_us"]["ours"] > found["us"]["ours"]:
         graphs = {name: graph for name, work in works.items() if (graph := graph_of(work)) is not None}
         found["graph_us"] = timer.in_turn(graphs)
@@ -85,12 +93,14 @@ def ahead_of(us: dict[str, float]) -> float | None:
 def measured(case: AttentionCase, timer: Timer, ceilings: Ceilings) -> Row:
     """One row."""
     runs = Runs.of(case)
-    return row_of(case, runs, times_of(runs.works, timer), ceilings)
+    launch = case.launch(case.inputs()) if case.kind == "decode" and "ours" in runs.works else None
+    return row_of(case, runs, times_of(runs.works, timer, launch), ceilings)
 
 
 def row_of(case: AttentionCase, runs: Runs, times: dict[str, dict[str, float]], ceilings: Ceilings) -> Row:
     """What was measured of *case*, and what it comes to."""
     us, floor = times["us"], ceilings.floor_us(case)
+    host = times.get("host_us", {})
     row: Row = {"kind": case.kind, **dataclasses.asdict(case), "dtype": dtype_name(case.dtype)}
     row.update({figure: {name: round(each, 2) for name, each in values.items()} for figure, values in times.items()})
     row[case.rate] = {name: round(case.reached(each), 3) for name, each in us.items()}
@@ -98,8 +108,10 @@ def row_of(case: AttentionCase, runs: Runs, times: dict[str, dict[str, float]], 
     if "ours" in us:
         row["share"] = round(floor / us["ours"], 3)
         if case.bar is not None:
-            reached = us["ours"] if case.bar.figure == "us" else case.reached(us["ours"])
+            reached = times["busy_us"]["ours"] if case.bar.figure == "busy_us" else case.reached(us["ours"])
             row["bar"]["kept"] = case.bar.kept(reached)
+    if LAUNCH in host:
+        row["host_over_launch_us"] = round(host["ours"] - host[LAUNCH], 1)
     row.update(apart={name: round(each, 5) for name, each in runs.apart.items()}, failed=runs.failed)
     return row
 

@@ -11,16 +11,24 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 from tileops.kernels.tilelang_build import target_for
 
 CUDA = torch.device("cuda", 0)
 FLUSHED_BYTES = 512 * 2**20
-FILLS = 3
-"""How often these are filled before a call: the device is busy for 0.45 ms then, which the host of a peer may need."""
+FILLS = 2
+"""How often these are filled before a call, and read once more: the device is busy for 0.45 ms then, which the host of
+a peer may need."""
+READ_ROWS = 8192
+"""Reductions that this is read by, each in a block of its own: one reduction in all would take two kernels more."""
+LONG_US = 60.0
+"""A fill or a read of that takes longer than this; what a call fills or sums itself, less."""
 REPEATS = 31
-ROUNDS, EACH = 7, 3
-PAUSE_S = 0.03
+BUSY_REPEATS = 11
+ROUNDS, EACH = 5, 3
+PAUSE_S = 0.02
 """Before each turn of a round, so that the card is not hotter for the last peer than for the first."""
 COPIED_BYTES = 4 * 2**30
 """Read and written by the copy whose rate is the card's bandwidth."""
@@ -48,11 +56,17 @@ class Case:
 
 
 class Timer:
-    """Times calls with a cold L2 cache."""
+    """Times calls with a cold L2 cache: it holds nothing of a call's tensors, and nothing that must be written back.
+
+    A cache full of what was just written is cold too, but every line that a call reads then has one written back first:
+    50 MB more than the call's own bytes, 12 us of an H200, which would hide how fast the call is.
+    """
 
     def __init__(self) -> None:
-        self._flushed = torch.empty(FLUSHED_BYTES // 4, dtype=torch.int32, device=CUDA)
+        self._flushed = torch.empty((READ_ROWS, FLUSHED_BYTES // 4 // READ_ROWS), dtype=torch.int32, device=CUDA)
+        self._read = torch.empty(READ_ROWS, dtype=torch.int32, device=CUDA)
         self._copies: dict[int, float] = {}
+        self._flushing: set[str] = set()
 
     def __call__(self, work: Work) -> float:
         """Median microseconds of *work*."""
@@ -76,6 +90,33 @@ class Timer:
                 times[name] += self._times(works[name], EACH)
         return {name: statistics.median(each) for name, each in times.items()}
 
+    def busy(self, work: Work, repeats: int = BUSY_REPEATS) -> float:
+        """Median microseconds for which kernels of *work* run, without what lies between and around them."""
+        work()
+        if not self._flushing:
+            with profile(activities=[ProfilerActivity.CUDA]) as flushes:
+                self._empty_cache()
+                torch.cuda.synchronize()
+            self._flushing = {each.name for each in flushes.events() if each.device_type == DeviceType.CUDA}
+        with profile(activities=[ProfilerActivity.CUDA]) as calls:
+            for _ in range(repeats):
+                self._empty_cache()
+                work()
+            torch.cuda.synchronize()
+        ran = [each for each in calls.events() if each.device_type == DeviceType.CUDA]
+        times: list[float] = []
+        between = True
+        for each in sorted(ran, key=lambda each: each.time_range.start):
+            us = each.time_range.elapsed_us()
+            if each.name in self._flushing and us > LONG_US:
+                between = True
+            elif between:
+                between = False
+                times.append(us)
+            else:
+                times[-1] += us
+        return statistics.median(times)
+
     def copy(self, size: int) -> float:
         """Median microseconds of a copy that reads and writes *size* bytes in all."""
         if size not in self._copies:
@@ -91,13 +132,17 @@ class Timer:
     def _times(self, work: Work, repeats: int) -> list[float]:
         pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(repeats)]
         for start, end in pairs:
-            for _ in range(FILLS):
-                self._flushed.zero_()
+            self._empty_cache()
             start.record()
             work()
             end.record()
         torch.cuda.synchronize()
         return [start.elapsed_time(end) * 1e3 for start, end in pairs]
+
+    def _empty_cache(self) -> None:
+        for _ in range(FILLS):
+            self._flushed.zero_()
+        torch.amax(self._flushed, dim=1, out=self._read)
 
 
 def compiled(function: Callable[..., Any], *tensors: torch.Tensor) -> Work:

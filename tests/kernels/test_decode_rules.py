@@ -24,7 +24,14 @@ from tileops.kernels.attention.gqa.decode import (
 from tileops.kernels.attention.gqa.decode_cut import cut_keys, runs_for, runs_of
 from tileops.kernels.attention.gqa.decode_kernel import DecodeKernel, in_order
 from tileops.kernels.attention.gqa.decode_layout import DecodeLayout
-from tileops.kernels.attention.gqa.decode_shape import ALONE, CLUSTERED, DecodeShape, row_warps_for
+from tileops.kernels.attention.gqa.decode_shape import (
+    ALONE,
+    CLUSTERED,
+    CLUSTERED_WIDE,
+    WIDE_KEYS,
+    DecodeShape,
+    row_warps_for,
+)
 
 KEYS: dict[str, type[GQADecodeKernel]] = {
     "decode": GQADecodeKernel,
@@ -198,10 +205,19 @@ def test_the_constructor_refuses_what_the_rule_refuses() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "fields"), EVERY.values(), ids=EVERY)
-def test_a_decode_loop_needs_one_build_or_two(kernel: type[DecodeKernel], fields: dict[str, object]) -> None:
+def test_a_decode_loop_needs_a_few_builds(kernel: type[DecodeKernel], fields: dict[str, object]) -> None:
     lengths = [*range(1, 8193), *range(60_000, 140_000, 7)]
     identities = {built(kernel, documented(seqlen_kv=n, **fields)) for n in lengths}
-    assert len(identities) == (2 if kernel is GQADecodeLongContextKernel else 1)
+    assert len(identities) == {GQADecodeBs1Kernel: 2, GQADecodeLongContextKernel: 3}.get(kernel, 1)
+
+
+def test_larger_blocks_of_a_cluster_are_refused_where_smaller_ones_are() -> None:
+    for row_warps in (1, 2, 4):
+        assert CLUSTERED_WIDE.smallest(row_warps) == CLUSTERED.smallest(row_warps)
+    for keys, warps in ((WIDE_KEYS - 1, 4), (WIDE_KEYS, 8), (MANY_KEYS - 1, 8)):
+        for kernel in (GQADecodeBs1Kernel, GQADecodeLongContextKernel):
+            shape = built(kernel, documented(seqlen_kv=keys)).layout.shape
+            assert (shape.key_warps, shape.cluster) == (warps, 8)
 
 
 def test_one_build_serves_every_batch_and_causality() -> None:

@@ -313,7 +313,7 @@ def test_one_sequence_of_a_larger_tensor_is_read_without_a_copy() -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [{"cluster": 1}, {"ping_pong": True}, {"held_queries": True}], ids=lambda how: next(iter(how))
+    "how", [{"cluster": 2}, {"ping_pong": False}, {"held_queries": True}], ids=lambda how: next(iter(how))
 )
 def test_other_ways_to_build_compute_the_same(how: dict[str, Any]) -> None:
     call = prompt(batch=2, max_seqlen_q=700)

@@ -231,7 +231,9 @@ class TestPlantedFaults:
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
 @pytest.mark.parametrize("arch", [80, 89, 90, None])
-def test_lengths_from_1_to_8192_need_no_more_builds_than_kernels(op: type[Op], arch: int | None) -> None:
+def test_lengths_from_1_to_8192_need_one_build_a_kernel_or_two_where_clusters_have_larger_blocks(
+    op: type[Op], arch: int | None
+) -> None:
     made = op()
     device = CPU if arch is None else torch.device("cuda")
     for name, interface in op.interfaces.items():
@@ -244,7 +246,8 @@ def test_lengths_from_1_to_8192_need_no_more_builds_than_kernels(op: type[Op], a
                 kernel = op.kernel_types[made.key_for(name, call)]
                 classes.add(kernel)
                 entries.add((kernel, kernel.entry_for(made.resolve(call))[0]))
-            assert len(entries) == len(classes) <= 2
+            larger = arch == 90 and batch == 1
+            assert len(entries) == len(classes) + larger <= 3
 
 
 def norm_result(kernel: Any, call: LayerNormCall) -> tuple[torch.Tensor, torch.Tensor]:

@@ -40,11 +40,11 @@ def test_in_the_steady_state_of_a_growing_length_nothing_is_built(
             op.kernel_for("gqa_dense", AttentionCall(heads=32, heads_kv=4, dim=128, seqlen_kv=length, device=device))
 
     for device in two_devices:
-        ask(range(1, 2049), device)
+        ask(range(1, 4097), device)
     warm = op.cache_info()
     for device in two_devices:
-        ask(range(2049, 6145), device)
-        ask(range(6000, 6145), device)
+        ask(range(4097, 8193), device)
+        ask(range(8048, 8193), device)
     info = op.cache_info()
     assert (info.builds, info.evictions, info.entries) == (warm.builds, 0, warm.builds)
     assert info.misses - warm.misses == 2 * 4096
@@ -63,10 +63,10 @@ def test_a_decode_loop_of_ten_thousand_steps_asks_rules_at_its_borders_alone(
             "gqa_dense", facts, length, lambda: op._call(1, 32, 4, 128, 1, length, torch.float16, two_devices[0])
         )
 
-    kinds = [type(step(length)) for length in (1, 1023, 1024, 65_535, 65_536, 100_000)]
-    assert kinds == [GQADecodeBs1Kernel] * 2 + [GQADecodeLongContextKernel] * 4
+    kinds = [type(step(length)) for length in (1, 1023, 1024, 4095, 4096, 65_535, 65_536, 100_000)]
+    assert kinds == [GQADecodeBs1Kernel] * 2 + [GQADecodeLongContextKernel] * 6
     warm = op.cache_info()
-    assert (warm.misses, warm.builds) == (3, 3)
+    assert (warm.misses, warm.builds) == (4, 4)
     for length in range(60_000, 70_000):
         step(length)
     info = op.cache_info()

@@ -79,7 +79,7 @@ def test_a_decode_loop_builds_a_small_constant_number_of_kernels(
     op = GQADenseFwdOp()
     for length in range(1, 8193):
         op.kernel_for("gqa_dense", decode(arch=None, device=two_devices[0], seqlen_kv=length))
-    assert op.cache_info().builds == 2
+    assert op.cache_info().builds == 3, "up to 1,023 keys, up to 4,095, and more"
 
 
 class TestBordersOfLongContext:

@@ -12,7 +12,15 @@ import torch
 
 from tileops.kernels.attention.call_spec import UNBOUNDED, AttentionCall
 from tileops.kernels.attention.gqa.decode_kernel import DecodeBuild, DecodeKernel
-from tileops.kernels.attention.gqa.decode_shape import ALONE, CLUSTERED, DIMS, FP8_DECODE_ARCHS, Ladder
+from tileops.kernels.attention.gqa.decode_shape import (
+    ALONE,
+    CLUSTERED,
+    CLUSTERED_WIDE,
+    DIMS,
+    FP8_DECODE_ARCHS,
+    WIDE_KEYS,
+    Ladder,
+)
 from tileops.kernels.attention.gqa.limits import ARCHS, DTYPES, HOPPER
 
 __all__ = [
@@ -30,8 +38,8 @@ __all__ = [
 MANY_KEYS: Final = 65_536
 """Keys of one sequence from which blocks by themselves are as fast as clusters of blocks, or faster.
 
-On an H200 (2026-11-30, 32 query heads on 4 key heads of 128, float16; ``benchmarks/results``) clusters took 33.1, 51.2,
-85.5 and 155 us at 32,768, 65,536, 131,072 and 262,144 keys, and blocks by themselves 33.4, 50.5, 82.1 and 144."""
+On an H200 (2026-11-30, 32 query heads on 4 key heads of 128, float16; ``benchmarks/results``) clusters took 25.4, 41.9,
+73.8 and 136 us at 32,768, 65,536, 131,072 and 262,144 keys, and blocks by themselves 26.0, 41.4, 72.9 and 135."""
 
 
 class GQADecodeKernel(DecodeKernel):
@@ -59,8 +67,8 @@ class GQADecodeBs1Kernel(GQADecodeKernel):
 
     @classmethod
     def ladder_of(cls, call: AttentionCall) -> Ladder:
-        """Clusters."""
-        return CLUSTERED
+        """Clusters, of larger blocks where there are more keys."""
+        return CLUSTERED if call.seqlen_kv < WIDE_KEYS else CLUSTERED_WIDE
 
     @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:
@@ -85,8 +93,10 @@ class GQADecodeLongContextKernel(GQADecodeKernel):
 
     @classmethod
     def ladder_of(cls, call: AttentionCall) -> Ladder:
-        """Clusters where there are some and they are faster."""
-        return CLUSTERED if call.arch == HOPPER and call.seqlen_kv < MANY_KEYS else ALONE
+        """Clusters where there are some and they are faster, of larger blocks where there are more keys."""
+        if call.arch != HOPPER or call.seqlen_kv >= MANY_KEYS:
+            return ALONE
+        return CLUSTERED if call.seqlen_kv < WIDE_KEYS else CLUSTERED_WIDE
 
     @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:

@@ -20,8 +20,12 @@ WORTH_A_ROUND: Final = 0.04
 
 FEWEST_TILES: Final = 6
 """Tiles a run, below which half as many runs are faster: on an H200 (2026-11-30, 32 query heads on 4 key heads of 128,
-eight key warps), 16 runs took 12.6, 15.1 and 22.0 us at 4,096, 8,192 and 16,384 keys and 33 runs 13.3, 17.3 and 22.8;
-at 32,768 it was 34.0 and 33.4."""
+eight key warps), 16 runs took 11.5, 14.0 and 17.9 us at 4,096, 8,192 and 16,384 keys and 33 runs 12.5, 15.6 and 19.0;
+at 32,768 it was 26.3 and 26.0."""
+
+FEWEST_CLUSTER_TILES: Final = 3
+"""The same of clusters: on that card one run of eight blocks of eight warps took 11.4 and 15.4 us at 4,096 and 8,192
+keys, two runs 11.8 and 13.7."""
 
 
 class DecodeCut(NamedTuple):
@@ -63,7 +67,8 @@ def runs_for(units: int, shape: DecodeShape, sm_count: int) -> int:
 def runs_of(batch: int, keys: int, shape: DecodeShape, full: int) -> int:
     """Runs of a call, where *full* of them fill the device: as many, or half where runs would be short."""
     tiles = batch * -(-keys // shape.tile_keys)
-    return full if tiles >= FEWEST_TILES * full else max(1, full // 2)
+    fewest = FEWEST_TILES if shape.cluster == 1 else FEWEST_CLUSTER_TILES
+    return full if tiles >= fewest * full else max(1, full // 2)
 
 
 def cut_keys(batch: int, keys: int, layout: DecodeLayout, runs: int) -> DecodeCut:

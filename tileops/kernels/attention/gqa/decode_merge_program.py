@@ -18,6 +18,9 @@ __all__ = ["AT_ONCE", "NOTHING", "add_runs", "meet_blocks", "meet_warps", "part_
 NOTHING = -1.0e38
 """The base of a row that has seen no key: finite, so that differences of bases are no NaN."""
 
+MOST_COPIED = 64
+"""Vectors of a copy to another block: of more, TileLang 0.1.15 finds no layout unless they fill all threads."""
+
 AT_ONCE = 16
 """Parts whose loads are in flight together when they are added."""
 
@@ -73,6 +76,11 @@ def add_warps(added, merged, row, column, lay: DecodeLayout):
             added[j] += merged[(w * lay.unit_rows + row) * lay.float_pitch + column * 4 + j]
 
 
+def parts_of(share: int) -> list[tuple[int, int]]:
+    """The copies that *share* vectors take."""
+    return [(begin, min(begin + MOST_COPIED, share)) for begin in range(0, share, MOST_COPIED)]
+
+
 @T.macro
 def meet_blocks(mine, all_shares, all_stats, block_stats, merged, added, thread, rank, lay: DecodeLayout):
     """Give each block of the cluster its share of what this one has, and all that is known of the rows.
@@ -89,11 +97,12 @@ def meet_blocks(mine, all_shares, all_stats, block_stats, merged, added, thread,
     T.cluster_wait()  # until the blocks have read what they were given before
     T.sync_threads()
     for other in T.unroll(lay.shape.cluster):
-        T.copy_cluster(
-            mine[other * lay.share : (other + 1) * lay.share, 0:4],
-            all_shares[rank, 0 : lay.share, 0:4],
-            dst_block=other,
-        )
+        for begin, end in parts_of(lay.share):
+            T.copy_cluster(
+                mine[other * lay.share + begin : other * lay.share + end, 0:4],
+                all_shares[rank, begin:end, 0:4],
+                dst_block=other,
+            )
         T.copy_cluster(block_stats[0 : lay.unit_rows, 0:2], all_stats[rank, 0 : lay.unit_rows, 0:2], dst_block=other)
     T.cluster_sync()
 

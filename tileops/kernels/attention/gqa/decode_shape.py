@@ -1,7 +1,7 @@
 """What a block of decode looks like, and what decode is built for: rules and interface read it here.
 
 The times that the modules of decode name are of the forms in ``benchmarks/results`` (decode forms: H200, 2026-11-30,
-torch 2.11, TileLang 0.1.15), which a draft of the program took.
+torch 2.11, TileLang 0.1.15), but for those of two and four clusters, which a draft of the program took (decode drafts).
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from tileops.kernels.attention.gqa.limits import DTYPES
 __all__ = [
     "ALONE",
     "CLUSTERED",
+    "CLUSTERED_WIDE",
     "DIMS",
     "FP8_DECODE_ARCHS",
     "ROWS",
     "STEP",
+    "WIDE_KEYS",
     "DecodeShape",
     "Ladder",
     "decode_refusal",
@@ -136,9 +138,17 @@ block of eight warps a multiprocessor was as fast as two blocks of four, or fast
 as many parts to add."""
 
 CLUSTERED: Final = Ladder(warps=(4, 2, 1), stages=(3, 2), cluster=8)
-"""Eight blocks take a run together. On an H200 (2026-11-30, 32 query heads on 4 key heads of 128, float16): 7.7, 8.7,
-9.6 and 12.1 us at 512, 1,024, 2,048 and 4,096 keys where blocks of eight warps by themselves took 9.2, 9.7, 10.5 and
-12.6, and clusters of such blocks 12.6, 9.0, 10.1 and 11.9."""
+"""Eight blocks take a run together. On an H200 (2026-11-30, 32 query heads on 4 key heads of 128, float16): 7.1, 7.8
+and 9.3 us at 512, 1,024 and 2,048 keys, where blocks of eight warps by themselves took 8.8, 9.2 and 9.8, and clusters
+of such blocks 7.9, 8.3 and 9.5."""
+
+CLUSTERED_WIDE: Final = Ladder(warps=(8, 4, 2, 1), stages=(2,), cluster=8)
+"""The same with twice as many warps, from :data:`WIDE_KEYS` keys on; the last resort is that of :data:`CLUSTERED`."""
+
+WIDE_KEYS: Final = 4096
+"""Keys from which eight warps a block of a cluster are faster than four: on the same card 11.4, 13.7, 17.8 and 25.4 us
+at 4,096, 8,192, 16,384 and 32,768 keys, where four took 11.6, 14.0, 19.3 and 29.7, and blocks by themselves 11.5, 14.0,
+17.9 and 26.0."""
 
 
 def row_warps_for(heads: int, heads_kv: int) -> int:

@@ -14,12 +14,13 @@ What a block does: see ``prefill_loops_program.py``. What differs from 16-bit nu
 - Each thread stores the results it holds.
 """
 
+import dataclasses
 from typing import Any
 
 import tilelang.language as T
 
 from tileops.kernels.attention.gqa.prefill_loops_program import BLOCK_THREADS, attend_block, ring_of
-from tileops.kernels.attention.gqa.prefill_macros_program import PASSES, Held, divide, has_grown
+from tileops.kernels.attention.gqa.prefill_macros_program import LOWEST, PASSES, Held, divide, rescale
 from tileops.kernels.attention.gqa.prefill_shape_program import (
     CONSUMER_THREADS,
     QUERIES,
@@ -38,6 +39,35 @@ FLOAT8 = "float8_e4m3fn"
 WEIGHTS = WeightRange(8, growth=2)
 """Float8 (e4m3) ends at 448 and is fully precise down to ``2**-6``, so that weights down to ``2**-12`` of the largest
 are rounded by half a unit in the last place."""
+
+
+ADD_TO = """
+__device__ __forceinline__ void add_to(const float *sum, float shrink, float x) {
+  *const_cast<float *>(sum) = *sum * shrink + x;
+}
+"""
+"""How gathered results are written. TileLang 0.1.15 is told that they are read: before a product that may read what a
+thread has written to shared memory it has that thread wait for the write, and no product reads these."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathered:
+    """Sums of results in float32.
+
+    Attributes:
+        sums: In shared memory, where :func:`attend_tiles` places them.
+        base: What was taken from their scores, ``(QUERIES,)``.
+        shrink: What they are multiplied with, ``(QUERIES,)``.
+    """
+
+    sums: Any
+    base: Any
+    shrink: Any
+
+
+def add_to(place: Any, shrink: Any, x: Any) -> Any:
+    """Multiply a float in shared memory with *shrink*, and add *x*."""
+    return T.evaluate(T.call_extern("handle", "add_to", place, shrink, x))
 
 
 def attend_tiles(
@@ -121,35 +151,34 @@ def attend_tiles(
 
     # Loops over gathered results name the results too: so each thread keeps to the places of those it holds.
     @T.macro
-    def clear(held: Held, gathered):
+    def clear(held: Held, gathered: Gathered):
+        T.clear(held.acc)
+        if gather:
+            T.fill(gathered.base, LOWEST)
+            for i, d in T.Parallel(QUERIES, dim):
+                gathered.sums[place(i, d)] = held.acc[i, d]
+
+    @T.macro
+    def settle(held: Held, gathered: Gathered):
+        rescale(held.acc, held.shrink, dim)
+
+    @T.macro
+    def gather_results(held: Held, gathered: Gathered):
+        """Move results to the sums; both then have the base that results had before this trip."""
+        for i in T.Parallel(QUERIES):
+            gathered.shrink[i] = T.exp2(gathered.base[i] - held.before[i])
+            gathered.base[i] = held.before[i]
         for i, d in T.Parallel(QUERIES, dim):
+            add_to(T.access_ptr(gathered.sums[place(i, d)], "r", 1), gathered.shrink[i], held.acc[i, d])
             held.acc[i, d] = 0.0
-            if gather:
-                gathered[place(i, d)] = 0.0
 
     @T.macro
-    def gather_results(held: Held, gathered, trip):
-        """Move results to the sums, every few trips."""
-        if trip % gather == 0:
-            for i, d in T.Parallel(QUERIES, dim):
-                gathered[place(i, d)] = gathered[place(i, d)] + held.acc[i, d]
-                held.acc[i, d] = 0.0
-
-    @T.macro
-    def settle(held: Held, gathered, trip: T.Ref):
-        if has_grown(held.shrink):
-            for i, d in T.Parallel(QUERIES, dim):
-                held.acc[i, d] = held.acc[i, d] * held.shrink[i]
-                if gather:
-                    gathered[place(i, d)] = gathered[place(i, d)] * held.shrink[i]
+    def finish(held: Held, gathered: Gathered, tile: QueryTile, launch: Launch):
         if gather:
-            gather_results(held, gathered, trip)
-
-    @T.macro
-    def finish(held: Held, gathered, tile: QueryTile, launch: Launch):
-        if gather:
+            for i in T.Parallel(QUERIES):
+                gathered.shrink[i] = T.exp2(gathered.base[i] - held.base[i])
             for i, d in T.Parallel(QUERIES, dim):
-                held.acc[i, d] = held.acc[i, d] + gathered[place(i, d)]
+                held.acc[i, d] = held.acc[i, d] + gathered.sums[place(i, d)] * gathered.shrink[i]
         divide(held, dim, launch.scales[2][tile.sequence, tile.head // group])
         T.copy(held.acc, launch.out[tile.sequence, tile.begin : tile.begin + QUERIES, tile.head, :])
 
@@ -165,12 +194,15 @@ def attend_tiles(
         lent_queries=False,
         stored_by_tma=False,
         ping_pong=ping_pong,
+        weights_first=True,
+        gathered_trips=gather,
         values_at=values_at,
         factor_of=factor_of,
         clear=clear,
         pack=pack,
         multiply_values=multiply_values,
         settle=settle,
+        gather=gather_results,
         finish=finish,
     )
 
@@ -187,8 +219,15 @@ def attend_tiles(
         window_right: T.int32,
     ):
         with T.Kernel(shape.grid(seqlen_q, batch), threads=BLOCK_THREADS, **shape.placement) as block:
+            T.import_source(ADD_TO)
             ring = ring_of(shape, products)
-            gathered = T.alloc_shared((dim // 4, CONSUMER_THREADS, 2), "float32") if gather else None
+            gathered = None
+            if gather:
+                gathered = Gathered(
+                    T.alloc_shared((dim // 4, CONSUMER_THREADS, 2), "float32"),
+                    T.alloc_fragment((QUERIES,), "float32"),
+                    T.alloc_fragment((QUERIES,), "float32"),
+                )
             scales = (q_scale, k_scale, v_scale)
             launch = Launch(q, k, turned, out, scales, window_left, 0 if is_causal else window_right)
             attend_block(ring, gathered, block, launch, shape, products)

@@ -24,6 +24,7 @@ from tileops.kernels.attention.gqa.prefill_macros_program import (
     release_everywhere,
     shared_barrier,
     weigh,
+    weigh_first,
 )
 from tileops.kernels.attention.gqa.prefill_shape_program import (
     CONSUMER_THREADS,
@@ -146,6 +147,43 @@ def exponent_scale(score: ScoreScale, factor: Any) -> Any:
 
 
 @T.macro
+def attend_trip(
+    at, masked, trip: T.Ref, tile: QueryTile, tx, held: Held, factor, scale, results, ring: Ring, launch: Launch,
+    shape: PrefillShape, products: Products,
+):  # fmt: skip
+    """Multiply the keys from *at* on, and add the values of the trip before."""
+    score = products.score
+    trip += 1
+    slot = trip % products.stages
+    T.mbarrier_wait_parity(ring.k_full[slot], trip // products.stages & 1)
+    wait_turn(tx // WARPGROUP, products.ping_pong)
+    multiply_keys(held.queries, ring.k_ring, held.scores, slot)
+    if products.weights_first:
+        products.settle(held, results)
+    before_slot = (trip - 1) % products.stages
+    T.mbarrier_wait_parity(ring.v_full[before_slot], (trip - 1) // products.stages & 1)
+    products.multiply_values(held, ring.v_ring, before_slot)
+    pass_turn(tx // WARPGROUP, products.ping_pong)
+    T.wait_wgmma(1)
+    T.warpgroup_fence_operand(held.scores, num_regs=shape.tile_keys // 2)
+    release_everywhere(ring.k_free, slot, tx, shape.cluster)
+    bend(
+        held.scores, at, launch.row_of(tile.begin), masked, launch.seqlen_kv,
+        launch.window_left, launch.window_right, shape, score, factor,
+    )  # fmt: skip
+    weigh(held, shape.tile_keys, score.folded, scale, products.weight)
+    T.warpgroup_fence_operand(held.scores, num_regs=shape.tile_keys // 2)
+    if products.weights_first:
+        weigh_first(held)
+    T.wait_wgmma(0)
+    T.warpgroup_fence_operand(held.acc, num_regs=products.dim // 2)
+    release_everywhere(ring.v_free, before_slot, tx, shape.cluster)
+    products.pack(held)
+    if not products.weights_first:
+        products.settle(held, results)
+
+
+@T.macro
 def attend_tile(
     tile: QueryTile, trip: T.Ref, tx, held: Held, results, ring: Ring, launch: Launch, shape: PrefillShape,
     products: Products,
@@ -178,33 +216,25 @@ def attend_tile(
         (False, tile.clear_high - 1, tile.clear_high - tile.clear_low),
         (True, tile.clear_low - 1, tile.clear_low - tile.low),
     )[0 if shape.bounded_right else 1 : 3 if shape.bounded_left else 2]:
-        for step in T.serial(count):
-            trip += 1
-            slot = trip % products.stages
-            T.mbarrier_wait_parity(ring.k_full[slot], trip // products.stages & 1)
-            wait_turn(tx // WARPGROUP, products.ping_pong)
-            multiply_keys(held.queries, ring.k_ring, held.scores, slot)
-            before_slot = (trip - 1) % products.stages
-            T.mbarrier_wait_parity(ring.v_full[before_slot], (trip - 1) // products.stages & 1)
-            products.multiply_values(held, ring.v_ring, before_slot)
-            pass_turn(tx // WARPGROUP, products.ping_pong)
-            T.wait_wgmma(1)
-            T.warpgroup_fence_operand(held.scores, num_regs=shape.tile_keys // 2)
-            release_everywhere(ring.k_free, slot, tx, shape.cluster)
-            bend(
-                held.scores, (first - step) * shape.tile_keys, launch.row_of(tile.begin), masked, launch.seqlen_kv,
-                launch.window_left, launch.window_right, shape, score, factor,
-            )  # fmt: skip
-            weigh(held, shape.tile_keys, score.folded, scale, products.weight)
-            T.wait_wgmma(0)
-            T.warpgroup_fence_operand(held.acc, num_regs=products.dim // 2)
-            T.warpgroup_fence_operand(held.scores, num_regs=shape.tile_keys // 2)
-            release_everywhere(ring.v_free, before_slot, tx, shape.cluster)
-            products.pack(held)
-            products.settle(held, results, trip)
+        if products.gathered_trips:
+            for part in T.serial(T.ceildiv(count, products.gathered_trips)):
+                for step in T.serial(T.min(products.gathered_trips, count - part * products.gathered_trips)):
+                    attend_trip(
+                        (first - part * products.gathered_trips - step) * shape.tile_keys, masked, trip, tile, tx, held,
+                        factor, scale, results, ring, launch, shape, products,
+                    )  # fmt: skip
+                products.gather(held, results)
+        else:
+            for step in T.serial(count):
+                attend_trip(
+                    (first - step) * shape.tile_keys, masked, trip, tile, tx, held, factor, scale, results, ring,
+                    launch, shape, products,
+                )  # fmt: skip
 
     if not products.lent_queries and not products.held_queries:
         release(ring.q_free, 0, tx)
+    if products.weights_first:
+        products.settle(held, results)
     T.mbarrier_wait_parity(ring.v_full[trip % products.stages], trip // products.stages & 1)
     products.multiply_values(held, ring.v_ring, trip % products.stages)
     T.wait_wgmma(0)

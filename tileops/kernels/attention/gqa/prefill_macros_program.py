@@ -38,6 +38,7 @@ __all__ = [
     "rescale",
     "shared_barrier",
     "weigh",
+    "weigh_first",
 ]
 
 PASSES = ("TL_DISABLE_THREAD_STORAGE_SYNC", "TL_DISABLE_SHARED_MEMORY_REUSE", "TL_ENABLE_FAST_MATH")
@@ -196,6 +197,20 @@ def weigh(held: Held, keys, folded, scale, weight: WeightRange):
     for n in T.unroll(keys // CHAINS):
         for i, j in T.Parallel(QUERIES, CHAINS):
             held.sums[i, j] = held.sums[i, j] + held.scores[i, n * CHAINS + j]
+
+
+@T.macro
+def weigh_first(held: Held):
+    """Have all weights of a trip before products are awaited: ptxas (CUDA 13.0) moves that wait up to the last branch.
+
+    No sum of weights is negative: nothing ends here.
+    """
+    negative = T.alloc_var("int32")
+    negative = 0
+    for i, j in T.Parallel(QUERIES, CHAINS):
+        negative = negative | T.if_then_else(held.sums[i, j] < 0.0, 1, 0)
+    if T.any_sync(negative != 0):
+        T.evaluate(T.call_extern("handle", "__trap"))
 
 
 @T.macro

@@ -92,8 +92,12 @@ def attend_tiles(
         T.copy(held.scores, held.weights)
 
     @T.macro
-    def settle(held: Held, out_tile, trip: T.Ref):
+    def settle(held: Held, out_tile):
         rescale(held.acc, held.shrink, dim)
+
+    @T.macro
+    def gather(held: Held, out_tile):
+        pass
 
     @T.macro
     def finish(held: Held, out_tile, tile: QueryTile, launch: Launch):
@@ -119,12 +123,15 @@ def attend_tiles(
         lent_queries=not own_out,
         stored_by_tma=True,
         ping_pong=False,
+        weights_first=False,
+        gathered_trips=0,
         values_at=values_at,
         factor_of=lambda scales, sequence, head: None,
         clear=clear,
         pack=pack,
         multiply_values=multiply_values,
         settle=settle,
+        gather=gather,
         finish=finish,
     )
 

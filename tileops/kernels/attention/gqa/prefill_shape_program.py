@@ -218,12 +218,16 @@ class Products:
         lent_queries: Whether results take the place of the queries in shared memory.
         stored_by_tma: Whether results leave by TMA: a block then ends no sooner than they have left.
         ping_pong: Whether the two multiplying warpgroups take turns at the tensor cores.
+        weights_first: Whether weights are there before the products of those of the trip before are awaited, and
+            results are brought to a new base only while the next scores are multiplied.
+        gathered_trips: Trips after which results are gathered, 0 for never.
         values_at: Region of ``(v, sequence, head_kv, at)``: the values of the keys from *at* on.
         factor_of: Of ``(scales, sequence, head)``: what scores are multiplied by beside their scale, or ``None``.
         clear: Macro of ``(held, results)``: results become zeros.
         pack: Macro of ``(held)``: weights are rounded.
         multiply_values: Macro of ``(held, v_ring, slot)``: products of the weights with a tile of values are added.
-        settle: Macro of ``(held, results, trip)``: results are brought to the base of their row.
+        settle: Macro of ``(held, results)``: results are brought to the base of their row.
+        gather: Macro of ``(held, results)``: what is done with results every *gathered_trips* trips.
         finish: Macro of ``(held, results, tile, launch)``: results are divided and stored.
     """
 
@@ -238,10 +242,13 @@ class Products:
     lent_queries: bool
     stored_by_tma: bool
     ping_pong: bool
+    weights_first: bool
+    gathered_trips: int
     values_at: Callable[[Any, Any, Any, Any], Any]
     factor_of: Callable[[Any, Any, Any], Any]
     clear: Any
     pack: Any
     multiply_values: Any
     settle: Any
+    gather: Any
     finish: Any
