@@ -32,11 +32,13 @@ class Runs:
         works: By name a call.
         failed: By name why there is none.
         apart: By peer how far its result is from ours, beside the largest of ours.
+        launch: Of decode, the launch of our kernel alone.
     """
 
     works: dict[str, Work]
     failed: dict[str, str]
     apart: dict[str, float]
+    launch: Work | None = None
 
     @classmethod
     def of(cls, case: AttentionCase) -> Runs:
@@ -50,7 +52,8 @@ class Runs:
                 failed[name] = reason
             elif not isinstance(work, str):
                 works[name] = work
-        return cls(works, failed, apart(works))
+        launch = case.launch(inputs) if case.kind == "decode" and "ours" in works else None
+        return cls(works, failed, apart(works), launch)
 
 
 def apart(works: dict[str, Work]) -> dict[str, float]:
@@ -66,7 +69,8 @@ def times_of(works: dict[str, Work], timer: Timer, launch: Work | None = None) -
     """Device times of each, and what is short enough to be measured of kernels, hosts and graphs."""
     found = {"us": timer.in_turn(works)}
     if found["us"].get("ours", 0.0) < LONG_US:
-        found["busy_us"] = {name: timer.busy(work) for name, work in works.items()}
+        busy = {name: timer.busy(work) for name, work in works.items()}
+        found["busy_us"] = {name: us for name, us in busy.items() if us is not None}
     if found["us"].get("ours", SHORT_US) >= SHORT_US:
         return found
     found["host_us"] = {name: host_us(work) for name, work in works.items()}
@@ -93,8 +97,7 @@ def ahead_of(us: dict[str, float]) -> float | None:
 def measured(case: AttentionCase, timer: Timer, ceilings: Ceilings) -> Row:
     """One row."""
     runs = Runs.of(case)
-    launch = case.launch(case.inputs()) if case.kind == "decode" and "ours" in runs.works else None
-    return row_of(case, runs, times_of(runs.works, timer, launch), ceilings)
+    return row_of(case, runs, times_of(runs.works, timer, runs.launch), ceilings)
 
 
 def row_of(case: AttentionCase, runs: Runs, times: dict[str, dict[str, float]], ceilings: Ceilings) -> Row:
@@ -108,8 +111,8 @@ def row_of(case: AttentionCase, runs: Runs, times: dict[str, dict[str, float]], 
     if "ours" in us:
         row["share"] = round(floor / us["ours"], 3)
         if case.bar is not None:
-            reached = times["busy_us"]["ours"] if case.bar.figure == "busy_us" else case.reached(us["ours"])
-            row["bar"]["kept"] = case.bar.kept(reached)
+            reached = times.get("busy_us", {}).get("ours") if case.bar.figure == "busy_us" else case.reached(us["ours"])
+            row["bar"]["kept"] = reached is not None and case.bar.kept(reached)
     if LAUNCH in host:
         row["host_over_launch_us"] = round(host["ours"] - host[LAUNCH], 1)
     row.update(apart={name: round(each, 5) for name, each in runs.apart.items()}, failed=runs.failed)

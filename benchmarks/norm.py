@@ -7,8 +7,7 @@ Needs a GPU. Peers: PyTorch eager, torch.compile, and liger-kernel and flashinfe
 op. Times are medians in microseconds between two events around one call; the L2 cache is emptied before each by filling
 512 MiB twice and reading them, which takes longer than a host needs to enqueue the call, so that only device time is
 seen, and leaves nothing in the cache that must be written back. What an event pair costs by itself is in every time: an
-empty kernel is timed so too. A copy is `Tensor.copy_` of as many bytes
-as the op reads and writes at least.
+empty kernel is timed so too. A copy is `Tensor.copy_` of as many bytes as the op reads and writes at least.
 """
 
 from __future__ import annotations

@@ -19,12 +19,10 @@ from tileops.kernels.tilelang_build import target_for
 CUDA = torch.device("cuda", 0)
 FLUSHED_BYTES = 512 * 2**20
 FILLS = 2
-"""How often these are filled before a call, and read once more: the device is busy for 0.45 ms then, which the host of
-a peer may need."""
+"""How often these are filled before a call, and read once more: the device is busy for as long as the host of a peer
+may need."""
 READ_ROWS = 8192
-"""Reductions that this is read by, each in a block of its own: one reduction in all would take two kernels more."""
-LONG_US = 60.0
-"""A fill or a read of that takes longer than this; what a call fills or sums itself, less."""
+"""Reductions that this is read by, each in a block of its own."""
 REPEATS = 31
 BUSY_REPEATS = 11
 ROUNDS, EACH = 5, 3
@@ -59,14 +57,14 @@ class Timer:
     """Times calls with a cold L2 cache: it holds nothing of a call's tensors, and nothing that must be written back.
 
     A cache full of what was just written is cold too, but every line that a call reads then has one written back first:
-    50 MB more than the call's own bytes, 12 us of an H200, which would hide how fast the call is.
+    50 MB more than the call's own bytes. On an H200 (2026-11-30, attention trials in ``benchmarks/results``) that cost
+    8 to 10 us of decode.
     """
 
     def __init__(self) -> None:
         self._flushed = torch.empty((READ_ROWS, FLUSHED_BYTES // 4 // READ_ROWS), dtype=torch.int32, device=CUDA)
         self._read = torch.empty(READ_ROWS, dtype=torch.int32, device=CUDA)
         self._copies: dict[int, float] = {}
-        self._flushing: set[str] = set()
 
     def __call__(self, work: Work) -> float:
         """Median microseconds of *work*."""
@@ -90,32 +88,24 @@ class Timer:
                 times[name] += self._times(works[name], EACH)
         return {name: statistics.median(each) for name, each in times.items()}
 
-    def busy(self, work: Work, repeats: int = BUSY_REPEATS) -> float:
-        """Median microseconds for which kernels of *work* run, without what lies between and around them."""
+    def busy(self, work: Work, repeats: int = BUSY_REPEATS) -> float | None:
+        """Median microseconds for which kernels of *work* run, without what lies between and around them.
+
+        ``None`` where the profiler saw none, or not as many each time.
+        """
         work()
-        if not self._flushing:
-            with profile(activities=[ProfilerActivity.CUDA]) as flushes:
-                self._empty_cache()
-                torch.cuda.synchronize()
-            self._flushing = {each.name for each in flushes.events() if each.device_type == DeviceType.CUDA}
-        with profile(activities=[ProfilerActivity.CUDA]) as calls:
-            for _ in range(repeats):
-                self._empty_cache()
-                work()
+        calls: list[list[float]] = []
+        for _ in range(repeats):
+            self._empty_cache()
             torch.cuda.synchronize()
-        ran = [each for each in calls.events() if each.device_type == DeviceType.CUDA]
-        times: list[float] = []
-        between = True
-        for each in sorted(ran, key=lambda each: each.time_range.start):
-            us = each.time_range.elapsed_us()
-            if each.name in self._flushing and us > LONG_US:
-                between = True
-            elif between:
-                between = False
-                times.append(us)
-            else:
-                times[-1] += us
-        return statistics.median(times)
+            with profile(activities=[ProfilerActivity.CUDA]) as seen:
+                work()
+                torch.cuda.synchronize()
+            ran = [each for each in seen.events() if each.device_type == DeviceType.CUDA]
+            calls.append([each.time_range.elapsed_us() for each in ran])
+        if not calls[0] or len({len(each) for each in calls}) > 1:
+            return None
+        return statistics.median(map(sum, calls))
 
     def copy(self, size: int) -> float:
         """Median microseconds of a copy that reads and writes *size* bytes in all."""

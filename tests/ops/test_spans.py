@@ -85,6 +85,21 @@ def test_a_build_that_changes_within_a_rule_is_a_border_of_its_own(toys: Any, tw
     assert 699 in [high for _, high in spans]
 
 
+def test_a_length_that_is_built_alone_is_found_again_without_asking(toys: Any, two_devices: Any) -> None:
+    face = type("AlongFwdInterface", (toys.Interface,), {"extent": "n"})
+    asked = []
+
+    def whole(cls: Any, call: Any) -> Any:
+        asked.append(call)
+        return call, lambda: cls(call)
+
+    op = toys.op({"one": toys.kernel(bases=(Kernel, face), entry_for=classmethod(whole))}, {"toy": face})()
+    kernel = ask(op, toys, 500, two_devices[0])
+    asked.clear()
+    assert ask(op, toys, 500, two_devices[0]) is kernel
+    assert asked == []
+
+
 def test_spans_of_one_extent_are_bounded(toys: Any, two_devices: Any) -> None:
     face = type("AlongFwdInterface", (toys.Interface,), {"extent": "n"})
     entry = classmethod(lambda cls, call: (call.n // 10, lambda: cls(call)))
@@ -92,6 +107,10 @@ def test_spans_of_one_extent_are_bounded(toys: Any, two_devices: Any) -> None:
     for n in range(20, 2000):
         assert ask(op, toys, n, two_devices[0]).call.n // 10 == n // 10
     assert {len(held) for held in op._spans.values()} == {dispatch.MOST_SPANS}
+    before = dict(op._spans)
+    for n in range(1900, 2000):
+        assert ask(op, toys, n, two_devices[0]).call.n // 10 == n // 10
+    assert before == op._spans, "no search for what there is no room for"
 
 
 def test_an_interface_without_an_extent_is_asked_for_every_value(toys: Any, two_devices: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,9 +106,42 @@ def test_a_row_says_what_its_times_come_to() -> None:
     fast = case(bar=attention_case.Bar("busy_us", 9.6))
     assert row(fast, {"ours": 11.6})["bar"]["kept"]
     assert not row(fast, {"ours": 9.5}, busy_us={"ours": 9.61})["bar"]["kept"]
+    assert not row(fast, {"ours": 9.5}, busy_us={})["bar"]["kept"], "what was not seen is not kept"
     hosts = {"ours": 15.0, "launch": 6.5, "cudnn": 11.0}
     assert row(fast, {"ours": 10.0}, host_us=hosts)["host_over_launch_us"] == 8.5
     assert "host_over_launch_us" not in row(fast, {"ours": 10.0}, host_us={"ours": 15.0})
+
+
+@pytest.mark.parametrize(
+    ("seen", "busy"),
+    [([[6.0, 3.0], [5.0, 3.0], [9.0, 3.0]], 9.0), ([[61.0, 10.0]] * 3, 71.0), ([[6.0], [6.0, 1.0], [6.0]], None)],
+)
+def test_kernels_are_busy_for_what_the_profiler_saw_of_a_call(
+    seen: list[list[float]], busy: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timing = script("timing")
+    calls = iter(seen)
+
+    class Profile:
+        def __init__(self, **_: Any) -> None:
+            self.us = next(calls)
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def events(self) -> list[Any]:
+            device = timing.DeviceType.CUDA
+            spans = [types.SimpleNamespace(elapsed_us=lambda us=us: us) for us in self.us]
+            return [types.SimpleNamespace(device_type=device, time_range=span) for span in spans]
+
+    monkeypatch.setattr(timing, "profile", Profile)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    timer = object.__new__(timing.Timer)
+    monkeypatch.setattr(timing.Timer, "_empty_cache", lambda self: None)
+    assert timer.busy(lambda: None, repeats=3) == busy
 
 
 def test_a_row_in_which_ours_failed_or_a_peer_differs_is_wrong() -> None:

@@ -75,7 +75,7 @@ class CacheInfo:
 
 
 MOST_SPANS = 32
-"""Spans of one extent that are looked through, the last ones found."""
+"""Spans of one extent that are looked through, the first ones found; other calls are found as without an extent."""
 Span = tuple[int, int, Kernel]
 """The first and the last value of an extent, and the kernel of calls that have one from there to there."""
 
@@ -165,20 +165,19 @@ class Dispatcher:
             forgotten: What :attr:`forgotten` was before *call* was made. Where that has changed, nothing is remembered:
                 the op may have been another one, or the kernel been dropped.
         """
+        if len(self.spans.get((interface, facts), ())) >= MOST_SPANS:
+            return
         choice = self.selection.choice(interface)
         device, resolved = self._here(choice, call)
         between = None if choice.extent is None or device is not call.device else choice.extent.around(resolved)
         if between is None:
             return
-        low, high = self._of_one_build(choice, resolved, between)
-        if low == high:
-            return
+        span = (*self._of_one_build(choice, resolved, between), kernel)
         with self._lock:
             if forgotten == self.forgotten:
                 if len(self.spans) >= MOST_CALLS:
                     self.spans.clear()
-                held = self.spans.get((interface, facts), ())
-                self.spans[interface, facts] = (*held[1 - MOST_SPANS :], (low, high, kernel))
+                self.spans[interface, facts] = (*self.spans.get((interface, facts), ()), span)
 
     def forget_spans(self) -> None:
         """Forget the spans, as where a parameter of the op that is in no facts has changed."""

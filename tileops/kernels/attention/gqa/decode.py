@@ -12,15 +12,7 @@ import torch
 
 from tileops.kernels.attention.call_spec import UNBOUNDED, AttentionCall
 from tileops.kernels.attention.gqa.decode_kernel import DecodeBuild, DecodeKernel
-from tileops.kernels.attention.gqa.decode_shape import (
-    ALONE,
-    CLUSTERED,
-    CLUSTERED_WIDE,
-    DIMS,
-    FP8_DECODE_ARCHS,
-    WIDE_KEYS,
-    Ladder,
-)
+from tileops.kernels.attention.gqa.decode_shape import ALONE, DIMS, FP8_DECODE_ARCHS, Ladder, clustered_ladder
 from tileops.kernels.attention.gqa.limits import ARCHS, DTYPES, HOPPER
 
 __all__ = [
@@ -68,7 +60,7 @@ class GQADecodeBs1Kernel(GQADecodeKernel):
     @classmethod
     def ladder_of(cls, call: AttentionCall) -> Ladder:
         """Clusters, of larger blocks where there are more keys."""
-        return CLUSTERED if call.seqlen_kv < WIDE_KEYS else CLUSTERED_WIDE
+        return clustered_ladder(call.seqlen_kv)
 
     @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:
@@ -96,7 +88,7 @@ class GQADecodeLongContextKernel(GQADecodeKernel):
         """Clusters where there are some and they are faster, of larger blocks where there are more keys."""
         if call.arch != HOPPER or call.seqlen_kv >= MANY_KEYS:
             return ALONE
-        return CLUSTERED if call.seqlen_kv < WIDE_KEYS else CLUSTERED_WIDE
+        return clustered_ladder(call.seqlen_kv)
 
     @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:

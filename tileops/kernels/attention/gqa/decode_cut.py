@@ -25,7 +25,8 @@ at 32,768 it was 26.3 and 26.0."""
 
 FEWEST_CLUSTER_TILES: Final = 3
 """The same of clusters: on that card one run of eight blocks of eight warps took 11.4 and 15.4 us at 4,096 and 8,192
-keys, two runs 11.8 and 13.7."""
+keys, two runs 11.8 and 13.7; of four warps, one run took 9.3 and 12.0 at 2,048 and 4,096 keys, two runs 10.0 and
+11.6."""
 
 
 class DecodeCut(NamedTuple):

@@ -124,10 +124,7 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
 
     @classmethod
     def ladder_of(cls, call: AttentionCall) -> Ladder:
-        """The shapes that a block of the kernel for *call* may have: blocks by themselves, unless overridden.
-
-        Rules read it: where it changes with the number of keys is a border that a growing sequence is asked again at.
-        """
+        """The shapes that a block of the kernel for *call* may have: blocks by themselves, unless overridden."""
         return ALONE
 
     @classmethod

@@ -24,6 +24,7 @@ __all__ = [
     "WIDE_KEYS",
     "DecodeShape",
     "Ladder",
+    "clustered_ladder",
     "decode_refusal",
     "head_refusal",
     "pitch_of",
@@ -143,12 +144,18 @@ and 9.3 us at 512, 1,024 and 2,048 keys, where blocks of eight warps by themselv
 of such blocks 7.9, 8.3 and 9.5."""
 
 CLUSTERED_WIDE: Final = Ladder(warps=(8, 4, 2, 1), stages=(2,), cluster=8)
-"""The same with twice as many warps, from :data:`WIDE_KEYS` keys on; the last resort is that of :data:`CLUSTERED`."""
+"""The same from :data:`WIDE_KEYS` keys on, with twice as many warps where they fit; the last resort is that of
+:data:`CLUSTERED`."""
 
 WIDE_KEYS: Final = 4096
 """Keys from which eight warps a block of a cluster are faster than four: on the same card 11.4, 13.7, 17.8 and 25.4 us
 at 4,096, 8,192, 16,384 and 32,768 keys, where four took 11.6, 14.0, 19.3 and 29.7, and blocks by themselves 11.5, 14.0,
 17.9 and 26.0."""
+
+
+def clustered_ladder(keys: int) -> Ladder:
+    """The clusters for a sequence of *keys* keys."""
+    return CLUSTERED if keys < WIDE_KEYS else CLUSTERED_WIDE
 
 
 def row_warps_for(heads: int, heads_kv: int) -> int:

@@ -137,12 +137,8 @@ def shared_facts(call: AttentionCall, tile: Tile) -> dict[str, Any]:
 
 
 def ring_facts(call: AttentionCall, tile: Tile) -> dict[str, Any]:
-    """The fields of :class:`RingPrefillBuild` for *call*, but for whether queries are held."""
-    return {
-        **shared_facts(call, tile),
-        "sm_count": sm_count_of(call),
-        "cluster": 2 if call.heads // call.heads_kv % 2 == 0 else 1,
-    }
+    """The fields of :class:`RingPrefillBuild` for *call*, but for its cluster and whether queries are held."""
+    return {**shared_facts(call, tile), "sm_count": sm_count_of(call)}
 
 
 def shared_parameters(build: PrefillBuild) -> dict[str, Any]:
@@ -333,6 +329,11 @@ class RingPrefillKernel(OneTileAHead, PrefillKernel):
         return cls.block_smem_bytes(call)
 
     @classmethod
+    def shared_by(cls, call: AttentionCall) -> int:
+        """Blocks that share the keys and values of *call*."""
+        return 2 if call.heads // call.heads_kv % 2 == 0 else 1
+
+    @classmethod
     def holds_queries(cls, call: AttentionCall) -> bool:
         """Whether the queries of *call* are multiplied from registers."""
         return False
@@ -340,7 +341,9 @@ class RingPrefillKernel(OneTileAHead, PrefillKernel):
     @classmethod
     def entry_for(cls, call: AttentionCall) -> Entry:
         """What :class:`GQAPrefillMmaKernel` holds, and how the card is filled."""
-        build = RingPrefillBuild(**ring_facts(call, cls.tile_of(call)), held_queries=cls.holds_queries(call))
+        build = RingPrefillBuild(
+            **ring_facts(call, cls.tile_of(call)), cluster=cls.shared_by(call), held_queries=cls.holds_queries(call)
+        )
         return build, lambda: cls(build)
 
 
@@ -366,10 +369,7 @@ class GQAPrefillKernel(RingPrefillKernel):
     def holds_queries(cls, call: AttentionCall) -> bool:
         """Where the head is 128, the sequence long and two blocks share its keys, as measured."""
         return (
-            call.dim == 128
-            and call.seqlen_kv >= cls.long_sequence
-            and call.heads // call.heads_kv % 2 == 0
-            and call.softcap == 0.0
+            call.dim == 128 and call.seqlen_kv >= cls.long_sequence and cls.shared_by(call) == 2 and call.softcap == 0.0
         )
 
 

@@ -96,10 +96,6 @@ def attend_tiles(
         rescale(held.acc, held.shrink, dim)
 
     @T.macro
-    def gather(held: Held, out_tile):
-        pass
-
-    @T.macro
     def finish(held: Held, out_tile, tile: QueryTile, launch: Launch):
         divide(held, dim, 1.0)
         lay_out(held.acc, out_tile, own_out)
@@ -131,7 +127,7 @@ def attend_tiles(
         pack=pack,
         multiply_values=multiply_values,
         settle=settle,
-        gather=gather,
+        gather=None,
         finish=finish,
     )
 

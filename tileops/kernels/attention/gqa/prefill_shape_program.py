@@ -227,7 +227,8 @@ class Products:
         pack: Macro of ``(held)``: weights are rounded.
         multiply_values: Macro of ``(held, v_ring, slot)``: products of the weights with a tile of values are added.
         settle: Macro of ``(held, results)``: results are brought to the base of their row.
-        gather: Macro of ``(held, results)``: what is done with results every *gathered_trips* trips.
+        gather: Macro of ``(held, results)``: what is done with results every *gathered_trips* trips, ``None`` for
+            nothing.
         finish: Macro of ``(held, results, tile, launch)``: results are divided and stored.
     """
 
