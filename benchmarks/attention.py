@@ -14,8 +14,8 @@ us        between two events around one whole call, in rounds, in an order that 
           event pair costs by itself is in every time: an empty kernel is timed so too.
 busy us   of the kernels of a call alone, as the driver's profiler counts them, without what lies around and between
           them: what bars in microseconds are about.
-host us   of the host alone, where the device takes less than 200 us; *launch* is that of our kernel's launch with its
-          arguments made before.
+host us   of the host alone, of steps of decoding whose floor is below 100 us: of short rounds in turn, the least
+          median. *launch* is that of our kernel's launch with its arguments made before.
 graph us  as us, of the same call replayed from a CUDA graph, where our host takes longer than the device.
 
 The floor is the least traffic over the rate of a device copy or, where that is longer, two operations for each product
@@ -35,7 +35,7 @@ from attention_case import AttentionCase, Ceilings
 from attention_decode import DECODE
 from attention_page import page
 from attention_prefill import PREFILL
-from attention_rows import Runs, measured, wrong
+from attention_rows import SHORT_US, Runs, hosts_of, measured, wrong
 from reports import arguments, keep, report_of
 from rich.console import Console
 from rich.progress import track
@@ -82,13 +82,15 @@ def report_on(cases: tuple[AttentionCase, ...], console: Console) -> dict[str, A
     """Measure all of *cases* on this card."""
     timer = Timer()
     ceilings = Ceilings.measured(timer)
+    short = [case for case in cases if case.kind == "decode" and ceilings.floor_us(case) < SHORT_US]
+    hosts = {case: hosts_of(case) for case in track(short, "hosts", console=console)}
     return report_of(
         NAMES,
         repeats=ROUNDS * EACH,
         empty_kernel_us=round(empty_kernel_us(timer), 2),
         copy_tb_per_s=round(ceilings.copy / 1e6, 3),
         product_tflops={dtype_name(dtype): round(rate / 1e6, 1) for dtype, rate in ceilings.products.items()},
-        rows=[measured(case, timer, ceilings) for case in track(cases, "cases", console=console)],
+        rows=[measured(case, timer, ceilings, hosts.get(case)) for case in track(cases, "cases", console=console)],
     )
 
 

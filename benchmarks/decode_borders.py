@@ -115,7 +115,7 @@ def measured(case: AttentionCase, made: dict[DecodeShape, GQADecodeKernel | str]
     return {
         "keys": case.keys,
         "us": {name: rounded[name] for name in works},
-        "host_us": {name: round(host_us(work), 1) for name, work in works.items()},
+        "host_us": {name: round(us, 1) for name, us in host_us(works).items()},
         "op_us": rounded.get("ours"),
         "peers_us": {name: rounded[name] for name in PEERS if name in rounded},
         "failed": {**failed, **runs.failed},

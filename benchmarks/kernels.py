@@ -48,7 +48,7 @@ def device_rows(timer: Timer) -> Iterator[dict[str, Any]]:
 def host_row(case: AttentionCase) -> dict[str, Any]:
     """Whole calls on a small input, as the host sees them."""
     inputs = case.inputs()
-    ours, theirs = (round(host_us(work), 1) for work in (case.ours(inputs), torch_work(inputs)))
+    ours, theirs = (round(us, 1) for us in host_us({"ours": case.ours(inputs), "torch": torch_work(inputs)}).values())
     return {**named(case, "gqa decode host"), "us": ours, "torch_us": theirs}
 
 

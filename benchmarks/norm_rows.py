@@ -111,5 +111,5 @@ def host_row(shape: tuple[int, ...], op: Any, kind: Callable[..., Any], weights:
     """*op* and torch's function on one shape, with as many weights."""
     x = torch.randn(shape, device=CUDA, dtype=torch.bfloat16)
     given = tuple(torch.randn(weights, shape[-1], device=CUDA, dtype=torch.bfloat16))
-    ours, theirs = host_us(lambda: op(x, *given)), host_us(lambda: kind(x, shape[-1:], *given, eps=EPS))
-    return {"op": type(op).__name__, "shape": shape, "ours": round(ours, 1), "torch": round(theirs, 1)}
+    host = host_us({"ours": lambda: op(x, *given), "torch": lambda: kind(x, shape[-1:], *given, eps=EPS)})
+    return {"op": type(op).__name__, "shape": shape, **{name: round(us, 1) for name, us in host.items()}}

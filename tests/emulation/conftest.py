@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterator
 
 import pytest
 import torch
 
 from tests.emulation.harness import Emulator
+from tileops.kernels import per_stream
 from tileops.kernels.attention.gqa import decode_kernel, prefill
 
 
@@ -29,6 +29,6 @@ def emulator(only_emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterat
     for module in (decode_kernel, prefill):
         monkeypatch.setattr(module, "compile_program", only_emulator.compile_program)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: types.SimpleNamespace(cuda_stream=0))
+    monkeypatch.setattr(per_stream, "_stream_now", lambda index: 0)
     yield only_emulator
     torch.set_num_threads(threads)

@@ -125,12 +125,12 @@ def test_nothing_beside_the_results_is_written(shape: tuple[int, ...]) -> None:
     n, c = shape[:2]
     values = x.numel() // c
     kernel.compiled(
-        *(each.view(-1, kernel.flat.vector) for each in (grad, x)),
+        *(each.view(-1, kernel.laid.vector) for each in (grad, x)),
         *rest,
-        results[0][0].view(-1, kernel.flat.vector),
+        results[0][0].view(-1, kernel.laid.vector),
         *(inside for inside, _ in results[1:]),
         1.0 / values,
-        *cluster_extents(kernel.flat, n, c, values),
+        *cluster_extents(kernel.laid, n, c, values),
     )
     inside = tuple(each for each, _ in results)
     hold(inside, tensors)

@@ -13,7 +13,7 @@ import torch
 from tests.kernels.support import on_arch
 from tileops.kernels.attention.call_spec import AttentionCall
 from tileops.kernels.attention.gqa.decode import MANY_KEYS, GQADecodeBs1Kernel, GQADecodeKernel
-from tileops.kernels.attention.gqa.decode_cut import cut_keys, runs_for, runs_of
+from tileops.kernels.attention.gqa.decode_cut import cut_tiles, runs_for, runs_of, tiles_of
 from tileops.kernels.attention.gqa.decode_kernel import DecodeBuild, DecodeKernel
 from tileops.ops import GQADenseFwdOp
 
@@ -42,7 +42,8 @@ def form_of(build: DecodeBuild, keys: int) -> str | None:
     """The column of the table with the blocks and runs that *build* makes of *keys* keys; None where there is none."""
     shape = build.layout.shape
     full = runs_for(build.layout.units, shape, build.sm_count)
-    runs = cut_keys(1, keys, build.layout, runs_of(1, keys, shape, full)).runs
+    tiles = tiles_of(1, keys, shape)
+    runs = cut_tiles(tiles, build.layout, runs_of(tiles, shape, full)).runs
     for name, notes in table()["form_notes"].items():
         same = all(notes.get(field, 1) == getattr(shape, field) for field in ("key_warps", "stages", "cluster"))
         fits = min(notes["runs"], -(-keys // shape.tile_keys))

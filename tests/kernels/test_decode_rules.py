@@ -3,7 +3,9 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import types
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from tileops_rules.archs import KNOWN_ARCHS
 
 from tests.kernels.support import on_arch, serves
 from tileops.kernels.attention.call_spec import AttentionCall, softmax_scale
+from tileops.kernels.attention.gqa import decode_kernel
 from tileops.kernels.attention.gqa.decode import (
     DIMS,
     MANY_KEYS,
@@ -21,7 +24,7 @@ from tileops.kernels.attention.gqa.decode import (
     GQADecodeSlidingWindowKernel,
     GQAFp8DecodeKernel,
 )
-from tileops.kernels.attention.gqa.decode_cut import cut_keys, runs_for, runs_of
+from tileops.kernels.attention.gqa.decode_cut import cut_tiles, runs_for, runs_of, tiles_of
 from tileops.kernels.attention.gqa.decode_kernel import DecodeKernel, in_order
 from tileops.kernels.attention.gqa.decode_layout import DecodeLayout
 from tileops.kernels.attention.gqa.decode_shape import (
@@ -269,8 +272,9 @@ def test_runs_hold_each_tile_of_each_sequence_once_and_none_is_empty(shape: Deco
     for _ in range(1000):
         batch, runs = draw.randint(1, 70), draw.randint(1, 300)
         keys = draw.choice([1, 2, 63, 64, 65, 127, 128, 129, 1025, 4097, draw.randint(1, 9000)])
-        cut = cut_keys(batch, keys, layout, runs)
-        tiles = batch * math.ceil(keys / shape.tile_keys)
+        tiles = tiles_of(batch, keys, shape)
+        assert tiles == batch * math.ceil(keys / shape.tile_keys)
+        cut = cut_tiles(tiles, layout, runs)
         assert 1 <= cut.runs <= runs
         assert cut.base >= 1
         assert 0 <= cut.rem < cut.runs
@@ -282,10 +286,9 @@ def test_runs_hold_each_tile_of_each_sequence_once_and_none_is_empty(shape: Deco
 def test_what_a_call_needs_beside_its_tensors_does_not_grow_with_sequences_or_keys() -> None:
     layout = DecodeLayout(32, 4, 128, "float16", "float16", DecodeShape(8, 1, 3))
     full = runs_for(layout.units, layout.shape, 132)
-    cuts = [
-        cut_keys(batch, keys, layout, runs_of(batch, keys, layout.shape, full))
-        for batch, keys in itertools.product((1, 7, 64, 4096), (1, 1000, 100_000, 10_000_000))
-    ]
+    sizes = itertools.product((1, 7, 64, 4096), (1, 1000, 100_000, 10_000_000))
+    lines = [tiles_of(batch, keys, layout.shape) for batch, keys in sizes]
+    cuts = [cut_tiles(tiles, layout, runs_of(tiles, layout.shape, full)) for tiles in lines]
     assert max(cut.slots for cut in cuts) == 2 * full * layout.units
 
 
@@ -324,3 +327,15 @@ def test_only_what_no_vector_can_be_read_from_is_copied(made: Callable[[], torch
     assert (read is not tensor) == copied
     assert torch.equal(read, tensor)
     assert read.data_ptr() % 16 == 0
+
+
+def test_a_cut_is_remembered_and_no_more_than_so_many_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode_kernel, "compile_program", lambda *_, **__: types.SimpleNamespace(launch=None))
+    call = on_arch(AttentionCall(heads=32, heads_kv=4, dim=128, dtype=torch.float16, seqlen_kv=100_000), 90)
+    kernel: Any = GQADecodeKernel.entry_for(call)[1]()
+    layout, full = kernel.build.layout, kernel.full_runs
+    for tiles in range(1, 2 * decode_kernel.MOST_CUTS):
+        found = kernel.cut_of(tiles)
+        assert found == cut_tiles(tiles, layout, runs_of(tiles, layout.shape, full))
+        assert kernel.cut_of(tiles) is found
+        assert 1 <= len(kernel.cuts) <= decode_kernel.MOST_CUTS

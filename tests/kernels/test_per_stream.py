@@ -18,7 +18,7 @@ DEVICE, OTHER = torch.device("cuda", 0), torch.device("cuda", 1)
 def stream(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
     """The current stream, whose number a test sets."""
     current = types.SimpleNamespace(cuda_stream=0)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
+    monkeypatch.setattr(per_stream, "_stream_now", lambda index: current.cuda_stream)
     return current
 
 

@@ -15,6 +15,15 @@ MOST_KEPT: Final = 256
 """Streams for which something is kept: torch has 32 of each priority, others may come and go."""
 
 
+def _stream_from_torch(index: int) -> int:
+    stream: int = torch.cuda.current_stream(index).cuda_stream
+    return stream
+
+
+_stream_now: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _stream_from_torch)
+"""The stream that is current on the device of an index: what ``torch.cuda.current_stream`` has, without an object."""
+
+
 def of_stream(
     kept: dict[tuple[torch.device, int], T],
     device: torch.device,
@@ -31,7 +40,7 @@ def of_stream(
         make: Makes one.
         enough: Whether one will do, where not any does.
     """
-    place = device, torch.cuda.current_stream(device).cuda_stream
+    place = device, _stream_now(device.index)
     found = kept.get(place)
     if found is None or (enough is not None and not enough(found)):
         # What a stream still uses may go: its memory is given to nothing that runs before the launch has ended.

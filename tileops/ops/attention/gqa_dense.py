@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final, NoReturn
+from typing import ClassVar, Final, NoReturn, TypeGuard
 
 import torch
 
@@ -46,6 +46,17 @@ __all__ = ["GQADenseFwdOp"]
 SCALES: Final = ("q_scale", "k_scale", "v_scale")
 _FLOAT8: Final = torch.float8_e4m3fn
 _Tensor: Final = torch.Tensor
+
+
+def _is_whole(scale: torch.Tensor | None, sizes: tuple[int, int], device: torch.device) -> TypeGuard[torch.Tensor]:
+    """Whether *scale* is what a kernel reads, so that nothing else is to be asked of it."""
+    return (
+        isinstance(scale, _Tensor)
+        and scale.shape == sizes
+        and scale.dtype is torch.float32
+        and scale.device == device
+        and scale.stride(1) == 1
+    )
 
 
 class GQADenseFwdOp(Op):
@@ -221,10 +232,14 @@ class GQADenseFwdOp(Op):
 
     def _scales(self, q: torch.Tensor, k: torch.Tensor, given: tuple[torch.Tensor | None, ...]) -> Scales | None:
         """The scales, one for each head of each sequence: views of those given where that can be."""
-        batch = q.shape[0]
+        (batch, _, q_heads, _), kv_heads = q.shape, k.shape[2]
+        is_fp8, device = q.dtype == _FLOAT8, q.device
         held = []
-        for name, scale, heads in zip(SCALES, given, (q.shape[2], k.shape[2], k.shape[2]), strict=True):
-            if q.dtype != _FLOAT8:
+        for name, scale, heads in zip(SCALES, given, (q_heads, kv_heads, kv_heads), strict=True):
+            if is_fp8 and _is_whole(scale, (batch, heads), device):
+                held.append(scale)
+                continue
+            if not is_fp8:
                 if scale is None:
                     continue
                 message = f"is given and q is {q.dtype}: only torch.float8_e4m3fn has scales"

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from tileops.kernels.attention.gqa.decode_layout import DecodeLayout
 from tileops.kernels.attention.gqa.decode_shape import DecodeShape
 
-__all__ = ["DecodeCut", "cut_keys", "runs_for", "runs_of"]
+__all__ = ["DecodeCut", "cut_tiles", "runs_for", "runs_of", "tiles_of"]
 
 MOST_ROUNDS: Final = 4
 WORTH_A_ROUND: Final = 0.04
@@ -65,16 +65,19 @@ def runs_for(units: int, shape: DecodeShape, sm_count: int) -> int:
     return best
 
 
-def runs_of(batch: int, keys: int, shape: DecodeShape, full: int) -> int:
+def tiles_of(batch: int, keys: int, shape: DecodeShape) -> int:
+    """Tiles of *keys* keys of each of *batch* sequences: no tile holds keys of two."""
+    return batch * -(-keys // shape.tile_keys)
+
+
+def runs_of(tiles: int, shape: DecodeShape, full: int) -> int:
     """Runs of a call, where *full* of them fill the device: as many, or half where runs would be short."""
-    tiles = batch * -(-keys // shape.tile_keys)
     fewest = FEWEST_TILES if shape.cluster == 1 else FEWEST_CLUSTER_TILES
     return full if tiles >= fewest * full else max(1, full // 2)
 
 
-def cut_keys(batch: int, keys: int, layout: DecodeLayout, runs: int) -> DecodeCut:
-    """Cut *keys* keys, 1 or more, of each of *batch* sequences into at most *runs* runs, each of a tile or more."""
-    tiles = batch * -(-keys // layout.shape.tile_keys)
+def cut_tiles(tiles: int, layout: DecodeLayout, runs: int) -> DecodeCut:
+    """Cut *tiles* tiles, 1 or more, into at most *runs* runs, each of a tile or more."""
     runs = min(runs, tiles)
     blocks = runs * layout.units
     return DecodeCut(runs, tiles // runs, tiles % runs, 2 * blocks, blocks * layout.shape.cluster)

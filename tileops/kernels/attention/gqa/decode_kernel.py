@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import torch
 
 from tileops.kernels.attention.call_spec import AttentionCall, GQADenseFwdInterface, Rotation, Scales, softmax_scale
-from tileops.kernels.attention.gqa.decode_cut import DecodeCut, cut_keys, runs_for, runs_of
+from tileops.kernels.attention.gqa.decode_cut import DecodeCut, cut_tiles, runs_for, runs_of, tiles_of
 from tileops.kernels.attention.gqa.decode_layout import DecodeLayout
 from tileops.kernels.attention.gqa.decode_shape import (
     ALONE,
@@ -37,6 +37,8 @@ from tileops.kernels.tilelang_build import (
 __all__ = ["DecodeBuild", "DecodeKernel", "in_order"]
 
 PROGRAMS: Final = "tileops.kernels.attention.gqa.decode_program"
+MOST_CUTS: Final = 256
+"""Cuts that a kernel remembers: a sequence that grows by a key needs another one a tile later."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +121,8 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
             PROGRAMS, "decode", build.arch, lay=build.layout, sm_scale=build.sm_scale, softcap=build.softcap
         )
         self.launch = self.attend.launch
-        self.most = cut_keys(1, self.full_runs * build.layout.shape.tile_keys, build.layout, self.full_runs)
+        self.most = cut_tiles(self.full_runs, build.layout, self.full_runs)
+        self.cuts: dict[int, DecodeCut] = {}
         self.rooms: dict[tuple[torch.device, int], Room] = {}
 
     @classmethod
@@ -180,9 +183,15 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
         )
         return build, lambda: cls(build)
 
-    def runs_of(self, batch: int, keys: int) -> int:
-        """How many runs the keys of a call are cut into at most."""
-        return runs_of(batch, keys, self.build.layout.shape, self.full_runs)
+    def cut_of(self, tiles: int) -> DecodeCut:
+        """How the tiles of a call are cut; remembered."""
+        cut = self.cuts.get(tiles)
+        if cut is None:
+            if len(self.cuts) >= MOST_CUTS:
+                self.cuts.clear()
+            layout = self.build.layout
+            cut = self.cuts[tiles] = cut_tiles(tiles, layout, runs_of(tiles, layout.shape, self.full_runs))
+        return cut
 
     def forward(
         self,
@@ -193,12 +202,12 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
         rotation: Rotation | None = None,
     ) -> torch.Tensor:
         """Attend; see the interface."""
-        batch, keys = k.shape[0], k.shape[1]
+        keys, window = k.shape[1], self.build.window_left
         if keys == 0:
             return torch.zeros(q.shape, dtype=self.build.dtype, device=q.device)
-        window = self.build.window_left
         first = max(0, keys - 1 - window) if window >= 0 else 0
-        return self.attend_in_runs(q, k, v, self.runs_of(batch, keys - first), first, scales, rotation)
+        tiles = tiles_of(k.shape[0], keys - first, self.build.layout.shape)
+        return self._attend(q, k, v, self.cut_of(tiles), first, scales, rotation)
 
     def attend_in_runs(
         self,
@@ -221,12 +230,25 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
             scales: As in the interface.
             rotation: As in the interface.
         """
-        device = q.device
-        cut = cut_keys(k.shape[0], k.shape[1] - first, self.build.layout, runs)
-        parts, stats, counters = self.room(cut, device)
-        out = torch.empty(q.shape, dtype=self.build.dtype, device=device)
+        layout = self.build.layout
+        tiles = tiles_of(k.shape[0], k.shape[1] - first, layout.shape)
+        return self._attend(q, k, v, cut_tiles(tiles, layout, runs), first, scales, rotation)
+
+    def _attend(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        cut: DecodeCut,
+        first: int,
+        scales: Scales | None,
+        rotation: Rotation | None,
+    ) -> torch.Tensor:
+        q = aligned(q.contiguous())
+        # Like q, as that takes half as long as naming its sizes and device.
+        out = torch.empty_like(q, dtype=self.build.dtype, memory_format=torch.contiguous_format)
         self.launch(
-            aligned(q.contiguous()), in_order(k), in_order(v), *(scales or rotation or ()), parts, stats, counters, out,
+            q, in_order(k), in_order(v), *(scales or rotation or ()), *self.room(cut, q.device), out,
             first, cut.runs, cut.base, cut.rem,
         )  # fmt: skip
         return out
