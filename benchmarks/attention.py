@@ -16,7 +16,8 @@ busy us   of the kernels of a call alone, as the driver's profiler counts them, 
           them: what bars in microseconds are about.
 host us   of the host alone, of steps of decoding whose floor is below 100 us: of short rounds in turn, the least
           median. *launch* is that of our kernel's launch with its arguments made before.
-graph us  as us, of the same call replayed from a CUDA graph, where our host takes longer than the device.
+graph us  as us, of the same call replayed from a CUDA graph, where our host was measured and takes longer than the
+          device.
 
 The floor is the least traffic over the rate of a device copy or, where that is longer, two operations for each product
 of both matrices over the rate of cuBLAS at 8,192 in each direction. Share is the floor over ours, ahead the best peer

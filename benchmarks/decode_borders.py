@@ -52,7 +52,7 @@ class Form:
 
 
 SMALL_CLUSTER, LARGE_CLUSTER = DecodeShape(4, 1, 3, cluster=8), DecodeShape(8, 1, 2, cluster=8)
-BLOCK: Final = DecodeShape(8, 1, 3)
+BLOCK: Final = DecodeShape(8, 1, 2)
 FORMS: Final = {
     "Z1": Form(SMALL_CLUSTER, 1),
     "Z2": Form(SMALL_CLUSTER, 2),

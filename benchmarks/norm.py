@@ -13,7 +13,7 @@ empty kernel is timed so too. A copy is `Tensor.copy_` of as many bytes as the o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from norm_channels import channel_cases
@@ -49,15 +49,18 @@ def peers() -> dict[str, Any]:
     return found
 
 
-def cases() -> Iterator[Case]:
-    """All of them, one after the other: the tensors of one are gone before the next is made."""
-    return itertools.chain(row_cases(peers()), channel_cases())
+KINDS: dict[str, Callable[[], Iterator[Case]]] = {"rows": lambda: row_cases(peers()), "channels": channel_cases}
 
 
-def warm(part: str) -> None:
+def cases(only: str | None) -> Iterator[Case]:
+    """Those of one kind, or all, one after the other: the tensors of one are gone before the next is made."""
+    return itertools.chain.from_iterable(made() for kind, made in KINDS.items() if only in (None, kind))
+
+
+def warm(part: str, only: str | None) -> None:
     """Compile the cases of one part, *i*/*n*, so that a later run finds them in the caches on disk."""
     number, of = map(int, part.split("/"))
-    for index, case in enumerate(cases()):
+    for index, case in enumerate(cases(only)):
         if index % of == number:
             for work in case.works.values():
                 failure_of(work)
@@ -83,22 +86,23 @@ def main() -> None:
     """Measure, show a table, and with ``--write`` keep it."""
     parser = arguments(__doc__)
     parser.add_argument("--warm", help="compile one part, as i/n, and measure nothing")
+    parser.add_argument("--only", choices=KINDS, help="one kind; with --write to norm-<kind>-<card>-<date>")
     given = parser.parse_args()
     if given.warm:
-        warm(given.warm)
+        warm(given.warm, given.only)
         return
     console, timer = Console(width=160), Timer()
     report = report_of(
         NAMES,
         empty_kernel_us=round(empty_kernel_us(timer), 2),
-        host_us=list(host_rows()),
-        rows=[measured(case, timer) for case in track(cases(), "cases", console=console)],
+        host_us=list(host_rows()) if given.only != "channels" else [],
+        rows=[measured(case, timer) for case in track(cases(given.only), "cases", console=console)],
     )
     shown = table(report["rows"], COLUMNS)
     console.print({name: value for name, value in report.items() if name != "rows"})
     console.print(shown, soft_wrap=True)
     if given.write:
-        path = keep(report, "norm", given.into)
+        path = keep(report, "-".join(filter(None, ("norm", given.only))), given.into)
         path.with_suffix(".md").write_text(shown + "\n")
         console.print(f"written: {path}")
 

@@ -22,7 +22,7 @@ from tileops_solver.report.markdown import as_markdown
 from tileops_solver.report.sarif import as_sarif
 from tileops_solver.report.text import as_text
 from tileops_solver.streams import standard_output_kept
-from tileops_solver.targets import TargetError, named, with_plugins
+from tileops_solver.targets import TargetError, named, op_classes, with_plugins
 
 __all__ = ["audit_command"]
 
@@ -143,8 +143,10 @@ def _audit(options: _Options) -> int:
     shelf = Shelf(read=not options.write_proofs, records=options.write_proofs or options.frozen_proofs)
     with standard_output_kept(), progress_bar() as progress:
         found = [named(target) for target in options.targets]
+        views = [with_plugins(each) for each in found] if options.plugins else found
+        uncounted = _uncounted(options, found, views)
         report = audit(
-            [with_plugins(each) for each in found] if options.plugins else found,
+            views,
             progress=progress,
             select=options.select,
             ignore=options.ignore,
@@ -157,11 +159,16 @@ def _audit(options: _Options) -> int:
         names = ", ".join(options.targets)
         click.echo(
             f"nothing to audit: no class with kernel_types and interfaces in {names}; kernels that it registers for "
-            f"the ops of another package are audited with them: tileops audit --plugins tileops.ops",
+            f"the ops of another package are audited with them: tileops audit --plugins {' '.join(options.targets)} "
+            f"tileops.ops",
             err=True,
         )
         if options.strict:
             return COULD_NOT_RUN
+    for said in uncounted:
+        click.echo(said, err=True)
+    if uncounted and options.strict:
+        return COULD_NOT_RUN
     # An arch that was not looked at would make its entries look stale.
     report, stale = with_allowed(report, allowances, frozenset() if options.archs else asked.kinds)
     report = report.beyond(known)
@@ -172,6 +179,27 @@ def _audit(options: _Options) -> int:
     if report.totals.findings or stale or not_on_file:
         return FOUND
     return FOUND if options.strict and report.totals.not_proved else CLEAN
+
+
+def _uncounted(options: _Options, found: list[Any], views: list[Any]) -> list[str]:
+    """What is to be said of modules that hold no op and count for nothing, where others hold some.
+
+    Such a module is named for what it registers for the ops of others: these know that, where they are asked.
+    """
+    without = [name for name, each in zip(options.targets, found, strict=True) if not op_classes(each)]
+    if not without or len(without) == len(found):
+        return []
+    names = ", ".join(without)
+    if not options.plugins:
+        return [f"{names}: no op class, and what is registered for the ops of others is not counted: add --plugins"]
+    declared = [op for each in found for op in op_classes(each)]
+    viewed = [op for each in views for op in each]
+    if any(len(view.kernel_types) > len(op.kernel_types) for op, view in zip(declared, viewed, strict=True)):
+        return []
+    return [
+        f"{names}: no op class, and nothing is registered for the ops that are audited: register kernels when the "
+        f"module is imported, each under the name of one of {', '.join(sorted(op.__name__ for op in declared))}"
+    ]
 
 
 def _kept(shelf: Shelf, options: _Options) -> bool:

@@ -10,7 +10,7 @@ import click
 from tileops_solver.commanding import CLEAN, OPS_MODULE, PLUGINS, format_option, guarded, look_here_too
 from tileops_solver.explaining import explain_call
 from tileops_solver.streams import standard_output_kept
-from tileops_solver.targets import op_named
+from tileops_solver.targets import named, op_named
 
 __all__ = ["explain_command"]
 
@@ -35,17 +35,34 @@ Exit codes:
 @format_option("text", "json")
 @OPS_MODULE
 @PLUGINS
+@click.option(
+    "--import",
+    "imported",
+    multiple=True,
+    metavar="MODULE",
+    help="Import it first, and count in what it registers; may be repeated.",
+)
 @click.pass_context
 def explain_command(
-    ctx: click.Context, op: str, interface: str, values: tuple[str, ...], style: str, ops_module: str, plugins: bool
+    ctx: click.Context,
+    /,
+    op: str,
+    interface: str,
+    values: tuple[str, ...],
+    style: str,
+    ops_module: str,
+    plugins: bool,
+    imported: tuple[str, ...],
 ) -> None:
     """Say which implementation a call gets, and what every other one said."""
-    ctx.exit(guarded(lambda: _explain(op, interface, values, style, ops_module, plugins)))
 
+    def explain() -> int:
+        look_here_too()
+        with standard_output_kept():
+            for module in imported:
+                named(module)
+            explained = explain_call(op_named(op, ops_module), interface, values, plugins=plugins or bool(imported))
+        click.echo(json.dumps(explained.as_json(), indent=2) if style == "json" else str(explained))
+        return CLEAN
 
-def _explain(op: str, interface: str, values: tuple[str, ...], style: str, ops_module: str, plugins: bool) -> int:
-    look_here_too()
-    with standard_output_kept():
-        explained = explain_call(op_named(op, ops_module), interface, values, plugins=plugins)
-    click.echo(json.dumps(explained.as_json(), indent=2) if style == "json" else str(explained))
-    return CLEAN
+    ctx.exit(guarded(explain))

@@ -31,8 +31,11 @@ def named(target: str) -> Any:
     for name in attribute.split("."):
         found = getattr(found, name, None)
     if not isinstance(found, type) or not _is_op(found):
+        what = "nothing of that name" if found is None else f"{found!r} there"
+        there = sorted(name for name, value in vars(module).items() if isinstance(value, type) and _is_op(value))
+        others = f"; it has {', '.join(there)}" if there else ""
         raise TargetError(
-            f"{target} is no op class: {module_name} has {found!r} there; an op class has kernel_types and interfaces"
+            f"{target} is no op class, which has kernel_types and interfaces: {module_name} has {what}{others}"
         )
     return found
 

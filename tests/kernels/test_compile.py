@@ -105,7 +105,10 @@ def test_row_kernels_compile_for_every_arch_they_list_and_take_what_they_state(
     wide = {8: "uint4", 4: "uint2", 1: "bfloat16_t"}[launch.vector]
     assert launch.vector == 1 or f"*({wide}*)" in source, "loads are as wide as the row allows"
     assert source.count("__syncthreads();") == barriers(launch, way), "no barrier is added or taken away"
-    assert source.count("__syncwarp();") == (2 if way != "tiled" and launch.in_shared else 0), "nor one of a warp"
+    looks = 2 if cls.recipe.centred else 1  # the second of them where the first value is far from the mean
+    assert source.count("__syncwarp();") == (2 * looks if way != "tiled" and launch.in_shared else 0), (
+        "nor one of a warp"
+    )
     clusters = [source.count(f"tl::cluster_{step}();") for step in ("arrive_relaxed", "wait", "sync")]
     if way != "cut":
         assert clusters == [0, 0, 0]

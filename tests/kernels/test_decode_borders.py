@@ -12,9 +12,10 @@ import torch
 
 from tests.kernels.support import on_arch
 from tileops.kernels.attention.call_spec import AttentionCall
-from tileops.kernels.attention.gqa.decode import MANY_KEYS, GQADecodeBs1Kernel, GQADecodeKernel
+from tileops.kernels.attention.gqa.decode import GQADecodeBs1Kernel, GQADecodeKernel
 from tileops.kernels.attention.gqa.decode_cut import cut_tiles, runs_for, runs_of, tiles_of
 from tileops.kernels.attention.gqa.decode_kernel import DecodeBuild, DecodeKernel
+from tileops.kernels.attention.gqa.decode_shape import CLUSTER_KEYS
 from tileops.ops import GQADenseFwdOp
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
@@ -72,6 +73,9 @@ def time_of(kernel: type[DecodeKernel], keys: int, us: dict[str, float]) -> floa
 
 
 def test_clusters_end_where_blocks_by_themselves_are_as_fast() -> None:
-    times = [(keys, time_of(GQADecodeKernel, keys, us), time_of(GQADecodeBs1Kernel, keys, us)) for keys, us in ROWS]
-    assert min(keys for keys, alone, clustered in times if alone <= clustered) == MANY_KEYS
-    assert all((alone <= clustered) == (keys >= MANY_KEYS) for keys, alone, clustered in times)
+    keys_of, clusters = [keys for keys, _ in ROWS], call_of(CLUSTER_KEYS - 1)
+    build: Any = GQADecodeBs1Kernel.entry_for(clusters)[0]
+    clustered = [us[str(form_of(build, keys))] for keys, us in ROWS]
+    alone = [time_of(GQADecodeKernel, keys, us) for keys, us in ROWS]
+    ends = [keys for keys, one, other in zip(keys_of, alone, clustered, strict=True) if one <= other]
+    assert ends == [keys for keys in keys_of if keys >= CLUSTER_KEYS]

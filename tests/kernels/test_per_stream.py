@@ -16,10 +16,32 @@ DEVICE, OTHER = torch.device("cuda", 0), torch.device("cuda", 1)
 
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
-    """The current stream, whose number a test sets."""
+    """The current stream of the first device, whose number a test sets; the other device stays on stream 7."""
     current = types.SimpleNamespace(cuda_stream=0)
-    monkeypatch.setattr(per_stream, "_stream_now", lambda index: current.cuda_stream)
+    monkeypatch.setattr(per_stream, "_stream_now", lambda index: (current.cuda_stream, 7)[index])
     return current
+
+
+def test_the_stream_is_that_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def current_stream(index: int) -> types.SimpleNamespace:
+        asked.append(index)
+        return types.SimpleNamespace(cuda_stream=10 + index)
+
+    monkeypatch.setattr(torch.cuda, "current_stream", current_stream)
+    monkeypatch.setattr(per_stream, "_stream_now", per_stream._stream_from_torch)
+    kept: dict[Any, object] = {}
+    for device in (DEVICE, OTHER):
+        of_stream(kept, device, object)
+    assert (asked, list(kept)) == ([0, 1], [(DEVICE, 10), (OTHER, 11)])
+
+
+def test_a_launch_on_another_stream_of_another_device_moves_nothing(stream: types.SimpleNamespace) -> None:
+    kept: dict[Any, object] = {}
+    first = of_stream(kept, OTHER, object)
+    stream.cuda_stream = 5
+    assert of_stream(kept, OTHER, object) is first
 
 
 def test_a_stream_of_a_device_has_one_thing_and_others_have_others(stream: types.SimpleNamespace) -> None:

@@ -153,6 +153,19 @@ def test_an_element_far_from_the_rest_costs_these_no_digits(name: str, way: str,
         check(norm, n, kernel(*tensors), tensors, own=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["layer_norm", "fused_add_layer_norm", "ada_layer_norm"])
+def test_what_a_warp_holds_first_costs_no_digits_near_the_mean_or_far(name: str, way: str, dtype: torch.dtype) -> None:
+    """It is the point of 16-bit rows, unless it is more than four deviations from their mean."""
+    n = ONE_EACH[way]
+    kernel = built(name, way, n, dtype)
+    for far in (0.0, 3.0, 5.0, 1e3, 3e4):
+        norm, tensors = drawn(name, 33, n, dtype, mean=100.0, std=1.0)
+        tensors[0][:, ::128] = 100.0 + far
+        check(norm, n, kernel(*tensors), tensors)
+
+
 @pytest.mark.parametrize(("name", "way", "n"), each_way(NARROW_AND_WIDE))
 def test_a_constant_row_gives_what_is_added_after_scaling(name: str, way: str, n: int) -> None:
     norm, tensors = drawn(name, 3, n, torch.float32)

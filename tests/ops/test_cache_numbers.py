@@ -66,7 +66,7 @@ def test_a_decode_loop_of_ten_thousand_steps_asks_rules_at_its_borders_alone(
     kinds = [type(step(length)) for length in (1, 1023, 1024, 4095, 4096, 65_535, 65_536, 100_000)]
     assert kinds == [GQADecodeBs1Kernel] * 2 + [GQADecodeLongContextKernel] * 6
     warm = op.cache_info()
-    assert (warm.misses, warm.builds) == (4, 4)
+    assert (warm.misses, warm.builds) == (4, 3)
     for length in range(60_000, 70_000):
         step(length)
     info = op.cache_info()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -206,6 +207,8 @@ def test_what_a_call_does_not_take_is_named(options: Any, given: Any, fragment: 
         ({}, "q_scale is None and q is torch.float8_e4m3fn: float8 needs q_scale, k_scale and v_scale"),
         ({"q_scale": torch.ones(8), "k_scale": torch.ones(2)}, "v_scale is None"),
         ({"q_scale": torch.ones(8).double()}, "q_scale is torch.float64: pass torch.float32"),
+        ({"q_scale": torch.ones(2, 8).double()}, "q_scale is torch.float64: pass torch.float32"),
+        ({"q_scale": torch.ones(2, 8, device="meta")}, "q_scale is on meta and q on cpu"),
         ({"q_scale": torch.ones(2)}, r"q_scale has shape \(2,\): pass \(8,\) or \(2, 8\)"),
         ({"q_scale": torch.ones(1, 8)}, r"q_scale has shape \(1, 8\): pass \(8,\) or \(2, 8\)"),
         ({"q_scale": torch.ones(8, device="meta")}, "q_scale is on meta and q on cpu"),
@@ -258,6 +261,23 @@ def test_the_call_has_the_sizes_of_the_tensors(monkeypatch: pytest.MonkeyPatch) 
             device=torch.device("cpu"),
         )
     ]
+
+
+@pytest.mark.parametrize(
+    "laid_out",
+    [lambda t: t, lambda t: t.t().contiguous().t(), lambda t: t.repeat_interleave(2, dim=1)[:, ::2], lambda t: t[:1]],
+    ids=["rows", "columns", "every second", "one row for all"],
+)
+def test_scales_reach_a_kernel_as_rows_of_neighbours(laid_out: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    q, k = (torch.zeros(2, 1, heads, 16).to(torch.float8_e4m3fn) for heads in (8, 2))
+    wanted = [scale[:1].expand(2, -1) if laid_out(scale).shape[0] == 1 else scale for scale in scales(8, 2, 2)]
+    given = tuple(laid_out(scale)[0] if laid_out(scale).shape[0] == 1 else laid_out(scale) for scale in scales(8, 2, 2))
+    found = GQADenseFwdOp()._scales(q, k, given)
+    assert found is not None
+    for scale, want in zip(found, wanted, strict=True):
+        assert scale.shape == want.shape
+        assert scale.stride(1) == 1
+        assert torch.equal(scale, want)
 
 
 @pytest.mark.parametrize(

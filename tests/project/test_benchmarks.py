@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,27 @@ def test_kernels_are_busy_for_what_the_profiler_saw_of_a_call(
     timer = object.__new__(timing.Timer)
     monkeypatch.setattr(timing.Timer, "_empty_cache", lambda self: None)
     assert timer.busy(lambda: None, repeats=3) == busy
+
+
+def test_a_host_is_as_fast_as_in_its_quietest_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    timing = script("timing")
+    clock, ran = [0.0], {"busy": 0, "steady": 0}
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+
+    def work(name: str, us: Callable[[int], float]) -> Callable[[], None]:
+        def run() -> None:
+            clock[0] += us(ran[name] // timing.HOST_CALLS) * 1e-6
+            ran[name] += 1
+
+        return run
+
+    works = {
+        "busy": work("busy", lambda turn: 9.0 if turn == 3 else 40.0 + turn),
+        "steady": work("steady", lambda _: 7.0),
+    }
+    assert timing.host_us(works) == pytest.approx({"busy": 9.0, "steady": 7.0})
+    assert ran["busy"] == ran["steady"] == timing.HOST_ROUNDS * timing.HOST_CALLS
 
 
 def test_a_row_in_which_ours_failed_or_a_peer_differs_is_wrong() -> None:

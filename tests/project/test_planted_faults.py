@@ -85,7 +85,7 @@ FOUND_BY_AUDIT = {
     ),
     "a Hopper tile goes to every arch": Fault(
         DECODE_SHAPE,
-        "ALONE: Final = Ladder(warps=(8, 4, 2, 1), stages=(6, 5, 4, 3, 2))",
+        "ALONE: Final = Ladder(warps=(8, 4, 2, 1), stages=(6, 5, 4, 3, 2), enough=ENOUGH_BYTES)",
         "ALONE: Final = Ladder(warps=(8,), stages=(3,))",
         frozenset({"served-gap"}),
     ),

@@ -173,7 +173,10 @@ def test_nothing_to_audit_is_said(ops: Path) -> None:
     [
         (["no_such_module"], "no_such_module cannot be imported"),
         (["cli_broken"], "RuntimeError: broken on purpose"),
-        (["cli_clean:NoSuchOp"], "an op class has kernel_types and interfaces"),
+        (
+            ["cli_clean:NoSuchOp"],
+            "no op class, which has kernel_types and interfaces: cli_clean has nothing of that name",
+        ),
     ],
 )
 def test_what_could_not_run_is_said(ops: Path, arguments: list[str], words: str) -> None:

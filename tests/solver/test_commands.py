@@ -21,7 +21,11 @@ from tileops_solver.proofs.store import ANSWERS, ProofFile
 
 # Of each command its arguments, its flags, and what its other options are where they are not stated.
 TAKEN: dict[str, tuple[list[str], list[str], dict[str, Any]]] = {
-    "explain": (["op", "interface", "values"], ["plugins"], {"style": "text", "ops_module": "tileops.ops"}),
+    "explain": (
+        ["op", "interface", "values"],
+        ["plugins"],
+        {"style": "text", "ops_module": "tileops.ops", "imported": ()},
+    ),
     "regions": (["op", "interface"], ["plugins"], {"style": "text", "archs": (), "ops_module": "tileops.ops"}),
     "cases": (
         ["op", "interface"],

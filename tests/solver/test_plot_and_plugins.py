@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -48,6 +50,44 @@ def test_a_picture_holds_what_plug_ins_register_where_it_is_asked_for(shop: str,
         result = CliRunner().invoke(main, ["plot", shop, "shop", *AXES, *ranges, "-o", str(file), *flags])
         assert result.exit_code == 0, result.output
         assert ("<!-- registered -->" in file.read_text()) is there
+
+
+def test_explain_imports_what_it_is_told_to_and_counts_in_what_that_registers(shop: str, op_module: Any) -> None:
+    op_module(plugged_alone="import sys\nsys.modules['plugged_shop'].LOADED = True\n")
+    call = ("explain", shop, "shop", "n=2", "m=0")
+    assert "registered" not in CliRunner().invoke(main, call).output
+    result = CliRunner().invoke(main, [*call, "--import", "plugged_alone"])
+    assert (result.exit_code, "registered" in result.output) == (0, True), result.output
+    assert sys.modules["plugged_shop"].LOADED  # type: ignore[attr-defined]
+    result = CliRunner().invoke(main, [*call, "--import", "plugged_nowhere"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "plugged_nowhere cannot be imported" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("ops", "flags", "words"),
+    [
+        ("plugged_shop", (), "plugged_alone: no op class, and what is registered for the ops of others is not counted"),
+        ("plugged_shop", ("--plugins",), None),
+        ("plugged_closed", ("--plugins",), "plugged_alone: no op class, and nothing is registered for the ops that"),
+    ],
+)
+def test_a_module_that_counts_for_nothing_fails_a_strict_audit(
+    shop: str, op_module: Any, ops: str, flags: tuple[str, ...], words: str | None
+) -> None:
+    op_module(plugged_alone="VALUE = 1\n", plugged_closed=SHOP)
+    audit = ("audit", "--select", "overlap", *flags)
+    alone = CliRunner().invoke(main, [*audit, ops])
+    both = CliRunner().invoke(main, [*audit, "plugged_alone", ops])
+    strict = CliRunner().invoke(main, [*audit, "--strict", "plugged_alone", ops])
+    assert both.exit_code == alone.exit_code
+    if words is None:
+        assert "plugged_alone" not in both.stderr + strict.stderr
+        assert strict.exit_code == CliRunner().invoke(main, [*audit, "--strict", ops]).exit_code
+    else:
+        assert words in both.stderr
+        assert words in strict.stderr
+        assert strict.exit_code == 2
 
 
 @pytest.mark.parametrize("text", ["n=4", "m=1"])

@@ -312,8 +312,12 @@ def test_the_ops_of_a_module_and_of_what_is_below_it_come_once_and_sorted(op_mod
     ("target", "words"),
     [
         ("reading_none", "reading_none cannot be imported: ModuleNotFoundError"),
-        ("reading_more:Nothing", "reading_more:Nothing is no op class: reading_more has None there"),
-        ("reading_more:Half", "is no op class: reading_more has <class 'reading_more.Half'> there"),
+        (
+            "reading_more:Nothing",
+            "reading_more:Nothing is no op class, which has kernel_types and interfaces: reading_more has nothing of "
+            "that name; it has Another, Empty, Op, WithRegistered, also",
+        ),
+        ("reading_more:Half", "reading_more has <class 'reading_more.Half'> there; it has"),
         ("reading_more:Op.interfaces", "is no op class"),
         ("reading_exits", "reading_exits cannot be imported: SystemExit: 3"),
     ],

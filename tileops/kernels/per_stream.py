@@ -36,7 +36,7 @@ def of_stream(
 
     Args:
         kept: By device and stream, of which the oldest goes when there are more than :data:`MOST_KEPT`; written.
-        device: Where.
+        device: Where; a CUDA device with its index, as a tensor has it.
         make: Makes one.
         enough: Whether one will do, where not any does.
     """

@@ -197,6 +197,7 @@ def held_rows(
                 in_shared,
                 apart,
                 distances,
+                in_shared and dtype != "float32",
             )
             if distances:
                 about[r] = point[r]

@@ -249,17 +249,20 @@ def few_launch(n: int, dtype: torch.dtype) -> HeldLaunch:
 def held_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
     """Rows of at most :func:`held_row` elements: a block each.
 
-    Rows that are not centred need no second look at their values before the last, and stay in registers.
+    Rows that are not centred need no second look at their values before the last, and stay in registers. At 8192 x 1024
+    in bfloat16 add + LayerNorm took 18.7 us with eight resident blocks and 19.6 with six, in float16 AdaLN 18.5 and
+    19.3, add + RMSNorm 18.8 and 19.4; at 2048 x 16384 RMSNorm took 33.4 with three and 34.5 with two (H200, 2026-11-30,
+    row trials in ``benchmarks/results``).
     """
     lanes = held_lanes(n, recipe)
     resident = {128: 6, 256: 4, 1024: 1}[lanes]
     if lanes == 256 and n <= NARROW_ROW:
         resident = 6
     brief = n <= BRIEF_ROW and recipe.inputs == 1
-    if brief:
-        resident = 12
+    if n <= BRIEF_ROW:
+        resident = 12 if brief else 8
     if lanes == 256 and n > REGISTER_ROW:
-        resident = 3 if recipe.centred else 2
+        resident = 3 if recipe.centred or recipe.inputs == 1 else 2
     return HeldLaunch(
         vector_of(n, dtype),
         lanes,
@@ -273,8 +276,8 @@ def held_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
 def cut_blocks(n: int, dtype: torch.dtype, *, many: bool) -> int:
     """Blocks of the cluster that holds a row of *n* elements of *dtype*.
 
-    At 1024 x 65536 in bfloat16 LayerNorm took 83.2 us with two blocks of which three are resident, and 88.2 with four
-    (H200, 2026-11-30).
+    At 1024 x 65536 in float16 LayerNorm took 76.7 us with two blocks of which three are resident, and 87.7 with four
+    (H200, 2026-11-30, row trials in ``benchmarks/results``).
 
     Args:
         n: Elements of a row.

@@ -125,6 +125,7 @@ def tiled_rows(
                 False,
                 held,
                 False,
+                False,
             )
             square[0] += tile_square[0]
             if centred:

@@ -48,14 +48,25 @@ _FLOAT8: Final = torch.float8_e4m3fn
 _Tensor: Final = torch.Tensor
 
 
-def _is_whole(scale: torch.Tensor | None, sizes: tuple[int, int], device: torch.device) -> TypeGuard[torch.Tensor]:
-    """Whether *scale* is what a kernel reads, so that nothing else is to be asked of it."""
+def _are_whole(
+    given: tuple[torch.Tensor | None, ...], batch: int, heads: int, heads_kv: int, device: torch.device
+) -> TypeGuard[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Whether the three scales are what a kernel reads, so that nothing else is to be asked of them.
+
+    Asked in one line, as a call costs more than an answer.
+    """
+    q, k, v = given
     return (
-        isinstance(scale, _Tensor)
-        and scale.shape == sizes
-        and scale.dtype is torch.float32
-        and scale.device == device
-        and scale.stride(1) == 1
+        isinstance(q, _Tensor)
+        and isinstance(k, _Tensor)
+        and isinstance(v, _Tensor)
+        and q.shape == (batch, heads)
+        and k.shape == v.shape == (batch, heads_kv)
+        and q.dtype is k.dtype is v.dtype is torch.float32
+        and q.device == k.device == v.device == device
+        and q.is_contiguous()
+        and k.is_contiguous()
+        and v.is_contiguous()
     )
 
 
@@ -165,7 +176,11 @@ class GQADenseFwdOp(Op):
         is_fp8 = dtype is _FLOAT8
         scales = rotation = None
         if is_fp8 or q_scale is not None or k_scale is not None or v_scale is not None:
-            scales = self._scales(q, k, (q_scale, k_scale, v_scale))
+            given = q_scale, k_scale, v_scale
+            if is_fp8 and _are_whole(given, batch, heads, heads_kv, device):
+                scales = Scales(*given)
+            else:
+                scales = self._scales(q, k, given)
         if self.rotary_dim or cos is not None or sin is not None:
             rotation = self._rotation(q, k, (cos, sin))
         if not (batch and seq_q and heads and dim):
@@ -232,14 +247,10 @@ class GQADenseFwdOp(Op):
 
     def _scales(self, q: torch.Tensor, k: torch.Tensor, given: tuple[torch.Tensor | None, ...]) -> Scales | None:
         """The scales, one for each head of each sequence: views of those given where that can be."""
-        (batch, _, q_heads, _), kv_heads = q.shape, k.shape[2]
-        is_fp8, device = q.dtype == _FLOAT8, q.device
+        batch = q.shape[0]
         held = []
-        for name, scale, heads in zip(SCALES, given, (q_heads, kv_heads, kv_heads), strict=True):
-            if is_fp8 and _is_whole(scale, (batch, heads), device):
-                held.append(scale)
-                continue
-            if not is_fp8:
+        for name, scale, heads in zip(SCALES, given, (q.shape[2], k.shape[2], k.shape[2]), strict=True):
+            if q.dtype != _FLOAT8:
                 if scale is None:
                     continue
                 message = f"is given and q is {q.dtype}: only torch.float8_e4m3fn has scales"

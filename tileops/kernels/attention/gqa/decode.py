@@ -12,7 +12,7 @@ import torch
 
 from tileops.kernels.attention.call_spec import UNBOUNDED, AttentionCall
 from tileops.kernels.attention.gqa.decode_kernel import DecodeBuild, DecodeKernel
-from tileops.kernels.attention.gqa.decode_shape import ALONE, DIMS, FP8_DECODE_ARCHS, Ladder, clustered_ladder
+from tileops.kernels.attention.gqa.decode_shape import ALONE, DIMS, FP8_DECODE_ARCHS, Ladder, one_sequence_ladder
 from tileops.kernels.attention.gqa.limits import ARCHS, DTYPES, HOPPER
 
 __all__ = [
@@ -28,10 +28,8 @@ __all__ = [
 ]
 
 MANY_KEYS: Final = 65_536
-"""Keys of one sequence from which blocks by themselves are as fast as clusters of blocks, or faster.
-
-On an H200 (2026-11-30, 32 query heads on 4 key heads of 128, float16; ``benchmarks/results``) clusters took 25.4, 41.9,
-73.8 and 136 us at 32,768, 65,536, 131,072 and 262,144 keys, and blocks by themselves 26.0, 41.4, 72.9 and 135."""
+"""Keys of one sequence that keep any card busy: from there on it is served like a batch. From
+:data:`~tileops.kernels.attention.gqa.decode_shape.CLUSTER_KEYS` keys on both ways are of one shape already."""
 
 
 class GQADecodeKernel(DecodeKernel):
@@ -52,15 +50,15 @@ class GQADecodeKernel(DecodeKernel):
 
 
 class GQADecodeBs1Kernel(GQADecodeKernel):
-    """Decode of a single sequence on Hopper, until it is long: eight blocks of a cluster take a run together."""
+    """Decode of a single sequence on Hopper, until it is long: eight blocks of a cluster take a run of few keys."""
 
     supported_archs: list[int] = [HOPPER]
     general: bool = False
 
     @classmethod
     def ladder_of(cls, call: AttentionCall) -> Ladder:
-        """Clusters, of larger blocks where there are more keys."""
-        return clustered_ladder(call.seqlen_kv)
+        """Clusters while they are faster."""
+        return one_sequence_ladder(call.seqlen_kv)
 
     @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:
@@ -85,10 +83,8 @@ class GQADecodeLongContextKernel(GQADecodeKernel):
 
     @classmethod
     def ladder_of(cls, call: AttentionCall) -> Ladder:
-        """Clusters where there are some and they are faster, of larger blocks where there are more keys."""
-        if call.arch != HOPPER or call.seqlen_kv >= MANY_KEYS:
-            return ALONE
-        return clustered_ladder(call.seqlen_kv)
+        """Clusters where there are some and while they are faster."""
+        return one_sequence_ladder(call.seqlen_kv) if call.arch == HOPPER else ALONE
 
     @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:

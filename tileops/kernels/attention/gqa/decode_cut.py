@@ -18,15 +18,14 @@ MOST_ROUNDS: Final = 4
 WORTH_A_ROUND: Final = 0.04
 """How much more of the card another round must fill."""
 
-FEWEST_TILES: Final = 6
+FEWEST_TILES: Final = 8
 """Tiles a run, below which half as many runs are faster: on an H200 (2026-11-30, 32 query heads on 4 key heads of 128,
-eight key warps), 16 runs took 11.5, 14.0 and 17.9 us at 4,096, 8,192 and 16,384 keys and 33 runs 12.5, 15.6 and 19.0;
-at 32,768 it was 26.3 and 26.0."""
+eight key warps), 16 runs took 10.9, 13.0, 16.9 and 25.7 us at 4,096, 8,192, 16,384 and 32,768 keys and 33 runs 11.9,
+15.3, 18.7 and 26.0; at 65,536 it was 42.1 and 41.3."""
 
 FEWEST_CLUSTER_TILES: Final = 3
-"""The same of clusters: on that card one run of eight blocks of eight warps took 11.4 and 15.4 us at 4,096 and 8,192
-keys, two runs 11.8 and 13.7; of four warps, one run took 9.3 and 12.0 at 2,048 and 4,096 keys, two runs 10.0 and
-11.6."""
+"""The same of clusters: on that card one run of eight blocks of four warps took 9.3 and 12.0 us at 2,048 and 4,096
+keys, two runs 9.9 and 11.3."""
 
 
 class DecodeCut(NamedTuple):

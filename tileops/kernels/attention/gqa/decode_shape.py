@@ -16,17 +16,17 @@ from tileops.kernels.attention.gqa.limits import DTYPES
 __all__ = [
     "ALONE",
     "CLUSTERED",
-    "CLUSTERED_WIDE",
+    "CLUSTER_KEYS",
     "DIMS",
+    "ENOUGH_BYTES",
     "FP8_DECODE_ARCHS",
     "ROWS",
     "STEP",
-    "WIDE_KEYS",
     "DecodeShape",
     "Ladder",
-    "clustered_ladder",
     "decode_refusal",
     "head_refusal",
+    "one_sequence_ladder",
     "pitch_of",
     "row_warps_for",
 ]
@@ -48,6 +48,15 @@ SHARED_ALIGNMENT: Final = 128
 SMALL_BUFFERS: Final = 8
 """Shared buffers of a block beside the ring."""
 FLOAT_BYTES: Final = 4
+ENOUGH_BYTES: Final = 64 * 2**10
+"""Of the rings of a block, by themselves on a multiprocessor, from which deeper ones gain nothing.
+
+On an H200 (2026-11-30, attention trials in ``benchmarks/results``; kernels alone, blocks of eight warps) rings of six,
+four, three and two chunks, 216, 144, 108 and 72 KiB, took 28.7, 26.8, 26.3 and 25.5 us for 65,536 keys of float8, and
+rings of four, three and two, 208, 156 and 104 KiB, 427, 425 and 391 us for 64 times 8,192 keys with heads of 96 in
+float16. Heads of 64 (from 72 KiB on) and of 128 (from 136 on) took as long by two chunks as by more, within 1.1
+percent. Smaller rings, other cards, and blocks whose warps share keys have not been compared: the last have the deepest
+rings that fit."""
 
 
 def pitch_of(dim: int, is_fp8: bool) -> int:
@@ -90,6 +99,10 @@ class DecodeShape:
         """Query heads of a block, where *group* of them share a key head."""
         return min(group, ROWS * self.row_warps)
 
+    def ring_bytes(self, dim: int, is_fp8: bool) -> int:
+        """Shared memory of the rings of a block."""
+        return 2 * self.key_warps * self.stages * STEP * pitch_of(dim, is_fp8)
+
     def smem_bytes(self, dim: int, is_fp8: bool = False) -> int:
         """The most shared memory that a block takes: its rings, and what its warps and its cluster exchange.
 
@@ -113,11 +126,13 @@ class Ladder:
         warps: Warps of a block at most, first choice first.
         stages: Chunks in the ring of a warp, deepest first.
         cluster: Blocks of a cluster.
+        enough: Bytes of all rings with which no deeper one is wanted, where warps share no keys; 0 for the deepest.
     """
 
     warps: tuple[int, ...]
     stages: tuple[int, ...]
     cluster: int = 1
+    enough: int = 0
 
     def smallest(self, row_warps: int) -> DecodeShape:
         """The last resort: what a device has no room for is served by none."""
@@ -126,6 +141,11 @@ class Ladder:
     def shape_for(self, dim: int, row_warps: int, smem_budget: int, is_fp8: bool = False) -> DecodeShape:
         """The first shape for heads of *dim* elements that fits, or the smallest."""
         for warps in self.warps:
+            if self.enough > 0 and row_warps == 1:
+                for stages in self.stages[::-1]:
+                    shape = DecodeShape(warps, row_warps, stages, self.cluster)
+                    if shape.ring_bytes(dim, is_fp8) >= self.enough and shape.smem_bytes(dim, is_fp8) <= smem_budget:
+                        return shape
             for stages in self.stages:
                 shape = DecodeShape(max(1, warps // row_warps), row_warps, stages, self.cluster)
                 if shape.smem_bytes(dim, is_fp8) <= smem_budget:
@@ -133,29 +153,26 @@ class Ladder:
         return self.smallest(row_warps)
 
 
-ALONE: Final = Ladder(warps=(8, 4, 2, 1), stages=(6, 5, 4, 3, 2))
+ALONE: Final = Ladder(warps=(8, 4, 2, 1), stages=(6, 5, 4, 3, 2), enough=ENOUGH_BYTES)
 """A block takes a run by itself. On an H200 (2026-11-30, 32 query heads on 4 and on 8 key heads of 128, float16), one
 block of eight warps a multiprocessor was as fast as two blocks of four, or faster where runs are few, and leaves half
 as many parts to add."""
 
 CLUSTERED: Final = Ladder(warps=(4, 2, 1), stages=(3, 2), cluster=8)
-"""Eight blocks take a run together. On an H200 (2026-11-30, 32 query heads on 4 key heads of 128, float16): 7.1, 7.8
-and 9.3 us at 512, 1,024 and 2,048 keys, where blocks of eight warps by themselves took 8.8, 9.2 and 9.8, and clusters
-of such blocks 7.9, 8.3 and 9.5."""
+"""Eight blocks take a run together. Clusters of blocks of eight warps were slower than these below
+:data:`CLUSTER_KEYS` keys, and than blocks by themselves from there on, but for 32,768 keys."""
 
-CLUSTERED_WIDE: Final = Ladder(warps=(8, 4, 2, 1), stages=(2,), cluster=8)
-"""The same from :data:`WIDE_KEYS` keys on, with twice as many warps where they fit; the last resort is that of
-:data:`CLUSTERED`."""
+CLUSTER_KEYS: Final = 4096
+"""Keys of one sequence from which blocks by themselves are faster than clusters.
 
-WIDE_KEYS: Final = 4096
-"""Keys from which eight warps a block of a cluster are faster than four: on the same card 11.4, 13.7, 17.8 and 25.4 us
-at 4,096, 8,192, 16,384 and 32,768 keys, where four took 11.6, 14.0, 19.3 and 29.7, and blocks by themselves 11.5, 14.0,
-17.9 and 26.0."""
+On an H200 (2026-11-30, decode forms in ``benchmarks/results``; 32 query heads on 4 key heads of 128, float16) clusters
+took 7.2, 7.8 and 9.3 us at 512, 1,024 and 2,048 keys and blocks by themselves 8.6, 8.9 and 9.5; at 4,096, 8,192 and
+16,384 it was 11.3, 14.0 and 19.1 and 10.9, 13.0 and 16.9."""
 
 
-def clustered_ladder(keys: int) -> Ladder:
-    """The clusters for a sequence of *keys* keys."""
-    return CLUSTERED if keys < WIDE_KEYS else CLUSTERED_WIDE
+def one_sequence_ladder(keys: int) -> Ladder:
+    """The shapes of blocks for one sequence of *keys* keys, where there are clusters."""
+    return CLUSTERED if keys < CLUSTER_KEYS else ALONE
 
 
 def row_warps_for(heads: int, heads_kv: int) -> int:
