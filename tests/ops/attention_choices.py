@@ -97,14 +97,14 @@ def prefill_choice(call: AttentionCall) -> str | None:
 
 def gqa_choice(call: AttentionCall) -> str | None:
     """The contract: decode on SM80, SM89 and SM90; for one sequence on SM90 bs1 up to 65,535 keys; from 1,024 keys
-    long-context. Both are in clusters up to 4,095 keys, which need more room."""
+    long-context. On SM90 both ask for the room of a cluster."""
     if call.is_fp8:
         return fp8_choice(call)
     if call.max_seqlen_q > 1 or call.window_size_left != -1:
         return prefill_choice(call)
     if call.arch not in (80, 89, 90):
         return None
-    clustered = call.arch == 90 and call.seqlen_kv < 4096
+    clustered = call.arch == 90
     single = not call.fuse_rope and call.batch == 1
     long = single and call.seqlen_kv > 1023 and all(getattr(call, name) == each for name, each in LONG_CONTEXT.items())
     if long and decode_served(call, clustered=clustered):
@@ -148,8 +148,6 @@ ATTENTION_FACES = [
     *(f"heads - {rows}*heads_kv >= 1" for rows in (16, 32)),
     "seqlen_kv >= 1024",
     "seqlen_kv <= 1023",
-    "seqlen_kv >= 4096",
-    "seqlen_kv <= 4095",
     "seqlen_kv >= 65536",
     "seqlen_kv <= 65535",
     "heads == 32",

@@ -12,7 +12,14 @@ import torch
 
 from tileops.kernels.attention.call_spec import UNBOUNDED, AttentionCall
 from tileops.kernels.attention.gqa.decode_kernel import DecodeBuild, DecodeKernel
-from tileops.kernels.attention.gqa.decode_shape import ALONE, DIMS, FP8_DECODE_ARCHS, Ladder, one_sequence_ladder
+from tileops.kernels.attention.gqa.decode_shape import (
+    ALONE,
+    CLUSTERED,
+    DIMS,
+    FP8_DECODE_ARCHS,
+    Ladder,
+    one_sequence_ladder,
+)
 from tileops.kernels.attention.gqa.limits import ARCHS, DTYPES, HOPPER
 
 __all__ = [
@@ -28,8 +35,8 @@ __all__ = [
 ]
 
 MANY_KEYS: Final = 65_536
-"""Keys of one sequence that keep any card busy: from there on it is served like a batch. From
-:data:`~tileops.kernels.attention.gqa.decode_shape.CLUSTER_KEYS` keys on both ways are of one shape already."""
+"""Keys of one sequence from which the kernel of batches serves it: under another name, in the same shape, as clusters
+end at :data:`~tileops.kernels.attention.gqa.decode_shape.CLUSTER_KEYS`, where blocks by themselves become faster."""
 
 
 class GQADecodeKernel(DecodeKernel):
@@ -61,6 +68,11 @@ class GQADecodeBs1Kernel(GQADecodeKernel):
         return one_sequence_ladder(call.seqlen_kv)
 
     @classmethod
+    def room_for(cls, call: AttentionCall) -> Ladder:
+        """That of a cluster, however many keys there are."""
+        return CLUSTERED
+
+    @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:
         """Refuse batches of more than one sequence, many keys, and rotation."""
         if call.seqlen_kv >= MANY_KEYS:
@@ -85,6 +97,11 @@ class GQADecodeLongContextKernel(GQADecodeKernel):
     def ladder_of(cls, call: AttentionCall) -> Ladder:
         """Clusters where there are some and while they are faster."""
         return one_sequence_ladder(call.seqlen_kv) if call.arch == HOPPER else ALONE
+
+    @classmethod
+    def room_for(cls, call: AttentionCall) -> Ladder:
+        """That of a cluster where there are some, however many keys there are."""
+        return CLUSTERED if call.arch == HOPPER else ALONE
 
     @classmethod
     def refusal(cls, call: AttentionCall) -> str | None:

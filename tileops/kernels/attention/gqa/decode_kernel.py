@@ -131,6 +131,11 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
         return ALONE
 
     @classmethod
+    def room_for(cls, call: AttentionCall) -> Ladder:
+        """The shapes of which the smallest has to fit: those of :meth:`ladder_of`, unless other keys ask for more."""
+        return cls.ladder_of(call)
+
+    @classmethod
     def shape_of(cls, call: AttentionCall) -> DecodeShape:
         """What the block of *call* looks like."""
         row_warps = row_warps_for(call.heads, call.heads_kv)
@@ -143,7 +148,7 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
             return f"max_seqlen_q {call.max_seqlen_q} is not 1: decode is one query of each sequence"
         row_warps = row_warps_for(call.heads, call.heads_kv)
         reason = decode_refusal(
-            call.dim, call.dtype, row_warps, call.smem_budget, call.is_fp8, cls.ladder_of(call)
+            call.dim, call.dtype, row_warps, call.smem_budget, call.is_fp8, cls.room_for(call)
         )  # fmt: skip
         if reason is not None:
             return reason
