@@ -117,7 +117,7 @@ def main() -> int:
     shown = page(report)
     console.print(shown, soft_wrap=True, markup=False)
     if given.write:
-        path = keep(report, "-".join(filter(None, ("attention", given.only))), given.into)
+        path = keep(report, "attention", given.into, given.only)
         path.with_suffix(".md").write_text(shown + "\n")
         console.print(f"written: {path}")
     found = [f"{row['kind']} {row['batch']}x{row['keys']}: {each}" for row in report["rows"] for each in wrong(row)]

@@ -80,9 +80,10 @@ def times_of(works: dict[str, Work], timer: Timer, hosts: dict[str, float] | Non
     if found["us"].get("ours", 0.0) < LONG_US:
         busy = {name: timer.busy(work) for name, work in works.items()}
         found["busy_us"] = {name: us for name, us in busy.items() if us is not None}
-    if hosts:
-        found["host_us"] = hosts
-    if hosts and hosts.get("ours", 0.0) > found["us"].get("ours", 0.0):
+    if not hosts:
+        return found
+    found["host_us"] = hosts
+    if hosts.get("ours", 0.0) > found["us"].get("ours", 0.0):
         graphs = {name: graph for name, work in works.items() if (graph := graph_of(work)) is not None}
         found["graph_us"] = timer.in_turn(graphs)
     return found

@@ -102,7 +102,7 @@ def main() -> None:
     console.print({name: value for name, value in report.items() if name != "rows"})
     console.print(shown, soft_wrap=True)
     if given.write:
-        path = keep(report, "-".join(filter(None, ("norm", given.only))), given.into)
+        path = keep(report, "norm", given.into, given.only)
         path.with_suffix(".md").write_text(shown + "\n")
         console.print(f"written: {path}")
 

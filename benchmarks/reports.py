@@ -41,10 +41,11 @@ def report_of(names: Iterable[str], **more: Any) -> dict[str, Any]:
     return {"date": datetime.date.today().isoformat(), "card": card, "versions": versions(names), **more}
 
 
-def keep(report: dict[str, Any], kind: str, into: Path) -> Path:
-    """Write *report* to ``<kind>-<card>-<date>.json`` in *into*, and say where that is."""
+def keep(report: dict[str, Any], kind: str, into: Path, only: str | None = None) -> Path:
+    """Write *report* to ``<kind>-<card>-<date>.json`` in *into*, of one part to ``<kind>-<only>-…``, and say where."""
     into.mkdir(parents=True, exist_ok=True)
-    path = into / f"{kind}-{report['card'].lower().replace(' ', '-')}-{report['date']}.json"
+    name = kind if only is None else f"{kind}-{only}"
+    path = into / f"{name}-{report['card'].lower().replace(' ', '-')}-{report['date']}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
     return path
 

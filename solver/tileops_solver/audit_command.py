@@ -145,6 +145,10 @@ def _audit(options: _Options) -> int:
         found = [named(target) for target in options.targets]
         views = [with_plugins(each) for each in found] if options.plugins else found
         uncounted = _uncounted(options, found, views)
+        if uncounted is not None:
+            click.echo(uncounted, err=True)
+            if options.strict:
+                return COULD_NOT_RUN
         report = audit(
             views,
             progress=progress,
@@ -165,10 +169,6 @@ def _audit(options: _Options) -> int:
         )
         if options.strict:
             return COULD_NOT_RUN
-    for said in uncounted:
-        click.echo(said, err=True)
-    if uncounted and options.strict:
-        return COULD_NOT_RUN
     # An arch that was not looked at would make its entries look stale.
     report, stale = with_allowed(report, allowances, frozenset() if options.archs else asked.kinds)
     report = report.beyond(known)
@@ -181,25 +181,25 @@ def _audit(options: _Options) -> int:
     return FOUND if options.strict and report.totals.not_proved else CLEAN
 
 
-def _uncounted(options: _Options, found: list[Any], views: list[Any]) -> list[str]:
+def _uncounted(options: _Options, found: list[Any], views: list[Any]) -> str | None:
     """What is to be said of modules that hold no op and count for nothing, where others hold some.
 
     Such a module is named for what it registers for the ops of others: these know that, where they are asked.
     """
     without = [name for name, each in zip(options.targets, found, strict=True) if not op_classes(each)]
     if not without or len(without) == len(found):
-        return []
+        return None
     names = ", ".join(without)
     if not options.plugins:
-        return [f"{names}: no op class, and what is registered for the ops of others is not counted: add --plugins"]
+        return f"{names}: no op class, and what is registered for the ops of others is not counted: add --plugins"
     declared = [op for each in found for op in op_classes(each)]
     viewed = [op for each in views for op in each]
     if any(len(view.kernel_types) > len(op.kernel_types) for op, view in zip(declared, viewed, strict=True)):
-        return []
-    return [
+        return None
+    return (
         f"{names}: no op class, and nothing is registered for the ops that are audited: register kernels when the "
         f"module is imported, each under the name of one of {', '.join(sorted(op.__name__ for op in declared))}"
-    ]
+    )
 
 
 def _kept(shelf: Shelf, options: _Options) -> bool:

@@ -157,7 +157,7 @@ def test_an_element_far_from_the_rest_costs_these_no_digits(name: str, way: str,
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["layer_norm", "fused_add_layer_norm", "ada_layer_norm"])
 def test_what_a_warp_holds_first_costs_no_digits_near_the_mean_or_far(name: str, way: str, dtype: torch.dtype) -> None:
-    """It is the point of 16-bit rows, unless it is more than four deviations from their mean."""
+    """It is the point of those that wait in shared memory, unless it is more than four deviations from their mean."""
     n = ONE_EACH[way]
     kernel = built(name, way, n, dtype)
     for far in (0.0, 3.0, 5.0, 1e3, 3e4):

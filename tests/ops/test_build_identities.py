@@ -231,7 +231,7 @@ class TestPlantedFaults:
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
 @pytest.mark.parametrize("arch", [80, 89, 90, None])
-def test_lengths_from_1_to_8192_need_one_build_a_kernel_or_two_where_clusters_have_larger_blocks(
+def test_lengths_from_1_to_8192_need_one_build_a_kernel_or_two_where_clusters_end(
     op: type[Op], arch: int | None
 ) -> None:
     made = op()
@@ -246,8 +246,8 @@ def test_lengths_from_1_to_8192_need_one_build_a_kernel_or_two_where_clusters_ha
                 kernel = op.kernel_types[made.key_for(name, call)]
                 classes.add(kernel)
                 entries.add((kernel, kernel.entry_for(made.resolve(call))[0]))
-            larger = arch == 90 and batch == 1
-            assert len(entries) == len(classes) + larger <= 3
+            clusters_end = arch == 90 and batch == 1
+            assert len(entries) == len(classes) + clusters_end <= 3
 
 
 def norm_result(kernel: Any, call: LayerNormCall) -> tuple[torch.Tensor, torch.Tensor]:

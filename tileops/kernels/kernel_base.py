@@ -30,9 +30,9 @@ class KernelInterface(ABC):
 
     request: ClassVar[type[CallSpec]]
     extent: ClassVar[str | None] = None
-    """The integer field of the call spec, if any, that a launch reads off its tensors: a build identity may change with
-    it only where the answer of some rule of the interface does, so that a new value costs no look-up of rules
-    either."""
+    """The integer field of the call spec, if any, that a launch reads off its tensors: where no rule of the interface
+    answers differently, two values with one build identity have none but that between them, so that a new value there
+    costs no look-up of rules either."""
 
     @classmethod
     def unserved(cls, call: Any) -> str | None:

@@ -137,7 +137,7 @@ def look(
     elements of the row apart, the first at *column* of the *left* that there are. Those in shared memory are looked at
     *again*, rather than held in registers as well. *inverse* is 1 / *count*, or 1 where there are none. Where a row is
     centred and *keep*, the distances from the point stay in *distances*, where *values* has the values. Where it is
-    centred and *near*, the point is the first of the values, if that is near enough to their mean.
+    centred, looked at *again* and *near*, the point is the first of the values, if that is near enough to their mean.
     """
     wide = T.alloc_local((vector,), "float32")
     sums = T.alloc_local((SUMS,), "float32")
@@ -161,11 +161,9 @@ def look(
                 T.And(square[r] <= MOST, rest[r] * rest[r] * count * (NEAR + 1.0) <= square[r] * NEAR), 0, 1
             )
             if T.any_sync(far != 0):
-                if again:
-                    T.sync_warp()
+                T.sync_warp()
                 take_mean(values, begin, step, steps, vector, span, column, left, width, inverse, point, r, wide, sums)
-                if again:
-                    T.sync_warp()
+                T.sync_warp()
                 take_distances(
                     values, begin, step, steps, vector, span, column, left, width, inverse, point, rest, square, r,
                     distances, keep, wide, sums, others,
@@ -177,7 +175,6 @@ def look(
             T.sync_warp()
         for k in T.unroll(SUMS):
             sums[k] = 0.0
-            others[k] = 0.0
         for v in T.unroll(steps):
             if column + v * span < left:
                 for k in T.unroll(vector):

@@ -101,7 +101,7 @@ class DecodeShape:
 
     def ring_bytes(self, dim: int, is_fp8: bool) -> int:
         """Shared memory of the rings of a block."""
-        return 2 * self.key_warps * self.stages * STEP * pitch_of(dim, is_fp8)
+        return self._rings(self.stages, dim, is_fp8)
 
     def smem_bytes(self, dim: int, is_fp8: bool = False) -> int:
         """The most shared memory that a block takes: its rings, and what its warps and its cluster exchange.
@@ -111,11 +111,14 @@ class DecodeShape:
         """
         rows = ROWS * self.row_warps
         stages = max(self.stages, self.row_warps * (2 if is_fp8 else 1))
-        ring = 2 * self.key_warps * stages * STEP * pitch_of(dim, is_fp8)
+        ring = self._rings(stages, dim, is_fp8)
         known = (2 * self.key_warps + 2) * rows * FLOAT_BYTES
         if self.cluster > 1:
             known += 2 * rows * dim * FLOAT_BYTES + 2 * self.cluster * rows * FLOAT_BYTES
         return ring + known + SMALL_BUFFERS * SHARED_ALIGNMENT
+
+    def _rings(self, stages: int, dim: int, is_fp8: bool) -> int:
+        return 2 * self.key_warps * stages * STEP * pitch_of(dim, is_fp8)
 
 
 @dataclasses.dataclass(frozen=True)
