@@ -43,13 +43,11 @@ def decode_smem(call: AttentionCall, *, clustered: bool) -> int:
     group = -(-call.heads // call.heads_kv)
     warps = 1 if group <= 16 else 2 if group <= 32 else 4
     item = 1 if call.is_fp8 else 2
-    vectors = call.dim * item // 16
-    pitch = 16 * (vectors + 1 if vectors % 2 == 0 else vectors + 2)
     # results of all rows have to fit the place of the rings
     stages = max(2, warps * (2 if call.is_fp8 else 1))
-    known = 4 * 16 * warps * 4
+    known = 4 * 16 * warps * 4 + 8 * 16 * warps * 4
     exchanged = 2 * 16 * warps * call.dim * 4 + 2 * 8 * 16 * warps * 4 if clustered else 0
-    return 2 * stages * 16 * pitch + known + exchanged + 8 * 128
+    return 2 * stages * 16 * call.dim * item + known + exchanged + 8 * 128
 
 
 def decode_served(call: AttentionCall, *, clustered: bool = False) -> bool:
@@ -136,14 +134,11 @@ ATTENTION_FACES = [
     *(f"smem_budget <= {smem - 1}" for smem in RING_SMEM.values()),
     # the smallest tile of prefill
     "384*dim - smem_budget <= 0",
-    # the smallest blocks of decode, of up to 16, 32 and 64 query heads: alone, of float8, and in clusters
-    *(f"{rows}*dim - smem_budget <= -{rest}" for rows, rest in ((128, 2304), (128, 2560), (256, 4096))),
-    *(
-        f"{32 * rows}*((dim // 16) % 2) + {2 * rows}*dim - smem_budget <= -{rest}"
-        for rows, rest in ((32, 2304), (64, 3584), (128, 6144))
-    ),
-    *(f"{rows}*dim - smem_budget <= -{rest}" for rows, rest in ((256, 3328), (384, 4608), (768, 8192))),
-    *(f"{rows}*dim - smem_budget >= -{rest}" for rows, rest in ((256, 3327), (384, 4607), (768, 8191))),
+    # the smallest blocks of decode, of up to 16, 32 and 64 query heads: alone, where float8 asks for half as much of up
+    # to 16 and else for what the one before asks, and in clusters
+    *(f"{rows}*dim - smem_budget <= -{rest}" for rows, rest in ((64, 1792), (128, 1792), (128, 2560), (256, 4096))),
+    *(f"{rows}*dim - smem_budget <= -{rest}" for rows, rest in ((256, 2816), (384, 4608), (768, 8192))),
+    *(f"{rows}*dim - smem_budget >= -{rest}" for rows, rest in ((256, 2815), (384, 4607), (768, 8191))),
     *(f"heads - {rows}*heads_kv <= 0" for rows in (16, 32)),
     *(f"heads - {rows}*heads_kv >= 1" for rows in (16, 32)),
     "seqlen_kv >= 1024",

@@ -19,7 +19,7 @@ __device__ __forceinline__ void load_16_through_l2(void *to, const void *from) {
 }
 """
 """A ``cp.async`` of 16 bytes that has the L2 cache fetch 128 at once: TileLang 0.1.15 has no such argument. On an H200
-(2026-11-30), 64 sequences of 8,192 keys took 500 us with it and 513 without."""
+(2026-11-30), 64 sequences of 8,192 keys took 488.6 us with it and 492.4 without."""
 
 ABBREVIATIONS = {"float16": "fp16", "bfloat16": "bf16"}
 
@@ -47,9 +47,21 @@ def fetch(source, ring, sequence, key, head_kv, slot, lane, seqlen_kv, lay: Deco
         if STEP * lay.vectors % lay.lanes == 0 or at < STEP * lay.vectors:
             near = T.min(key + at // lay.vectors, seqlen_kv - 1)
             load(
-                T.access_ptr(ring[slot * STEP + at // lay.vectors, at % lay.vectors * lay.wide], "w", lay.wide),
+                T.access_ptr(
+                    ring[
+                        slot * STEP + at // lay.vectors,
+                        lay.placed(at // lay.vectors, at % lay.vectors * lay.wide),
+                    ],
+                    "w",
+                    lay.wide,
+                ),
                 T.access_ptr(source[sequence, near, head_kv, at % lay.vectors * lay.wide], "r", lay.wide),
             )
+
+
+def within(column: Any, lay: DecodeLayout) -> Any:
+    """*column* of a pair of steps; where a head has an odd number of them, the last one stands for the one after it."""
+    return column if lay.depth % 2 == 0 else T.min(column, lay.dim - STEP)
 
 
 @T.macro
@@ -62,7 +74,12 @@ def score(queries, ring, scores, fragment, packed, slot, lane, lay: DecodeLayout
                 T.bool(False),
                 4,
                 T.access_ptr(
-                    ring[slot * STEP + lane // 16 * 8 + lane % 8, pair * 2 * STEP + lane % 16 // 8 * 16], "r", 16
+                    ring[
+                        slot * STEP + lane // 16 * 8 + lane % 8,
+                        lay.placed(lane % 8, within(pair * 2 * STEP + lane % 16 // 8 * 16, lay)),
+                    ],
+                    "r",
+                    16,
                 ),
                 T.access_ptr(packed[0], "w", 16),
             )
@@ -82,7 +99,14 @@ def score(queries, ring, scores, fragment, packed, slot, lane, lay: DecodeLayout
             T.ptx_ldmatrix(
                 T.bool(False),
                 4,
-                T.access_ptr(ring[slot * STEP + lane // 16 * 8 + lane % 8, step * STEP + lane % 16 // 8 * 8], "r", 8),
+                T.access_ptr(
+                    ring[
+                        slot * STEP + lane // 16 * 8 + lane % 8,
+                        lay.placed(lane % 8, step * STEP + lane % 16 // 8 * 8),
+                    ],
+                    "r",
+                    8,
+                ),
                 T.access_ptr(fragment[0], "w", 8),
             )
             for n in T.unroll(2):
@@ -101,7 +125,14 @@ def weigh(weights, ring, held, fragment, packed, swapped, slot, lane, lay: Decod
             T.ptx_ldmatrix(
                 T.bool(True),
                 4,
-                T.access_ptr(ring[slot * STEP + lane % 16, pair * 2 * STEP + lane // 16 * 16], "r", 16),
+                T.access_ptr(
+                    ring[
+                        slot * STEP + lane % 16,
+                        lay.placed(lane % 8, within(pair * 2 * STEP + lane // 16 * 16, lay)),
+                    ],
+                    "r",
+                    16,
+                ),
                 T.access_ptr(packed[0], "w", 16),
             )
             # A register holds two values of each of two keys; a product takes two keys of each value.
@@ -123,7 +154,7 @@ def weigh(weights, ring, held, fragment, packed, swapped, slot, lane, lay: Decod
             T.ptx_ldmatrix(
                 T.bool(True),
                 4,
-                T.access_ptr(ring[slot * STEP + lane % 16, step * STEP + lane // 16 * 8], "r", 8),
+                T.access_ptr(ring[slot * STEP + lane % 16, lay.placed(lane % 8, step * STEP + lane // 16 * 8)], "r", 8),
                 T.access_ptr(fragment[0], "w", 8),
             )
             for n in T.unroll(2):
@@ -202,6 +233,8 @@ def rotate_keys(ring, rotation, key, slot, lane, seqlen_kv, lay: DecodeLayout):
             near = T.min(key + row, seqlen_kv - 1)
             first = pair * 2 if lay.interleaved else pair
             second = pair * 2 + 1 if lay.interleaved else pair + lay.half_rotated
+            first = lay.placed(row, first)
+            second = lay.placed(row, second)
             a = T.cast(ring[slot * STEP + row, first], "float32")
             b = T.cast(ring[slot * STEP + row, second], "float32")
             cos = rotation[0][near, pair]

@@ -121,7 +121,7 @@ def decode(lay: DecodeLayout, sm_scale: float, softcap: float) -> Any:
     def attend(q, k, v, scales, rotation, parts, stats, counters, out, first, runs, base, rem):
         with T.Kernel(runs * (units * cluster), threads=shape.threads, **cluster_dims) as block:
             T.import_source(THROUGH_L2)
-            ring = T.alloc_shared((lay.pool_rows, lay.pitch), lay.dtype)
+            ring = T.alloc_shared((lay.pool_rows, lay.dim), lay.dtype)
             merged = T.view(ring, (lay.pool_floats,), "float32")
             warp_base = T.alloc_shared((shape.key_warps, unit_rows), "float32")
             warp_total = T.alloc_shared((shape.key_warps, unit_rows), "float32")

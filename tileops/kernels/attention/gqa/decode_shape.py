@@ -2,6 +2,7 @@
 
 The times that the modules of decode name are of the forms in ``benchmarks/results`` (decode forms: H200, 2026-11-30,
 torch 2.11, TileLang 0.1.15), but for those of two and four clusters, which a draft of the program took (decode drafts).
+Keys had gaps of 16 bytes between them in rings then.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ __all__ = [
     "CLUSTER_KEYS",
     "DIMS",
     "ENOUGH_BYTES",
+    "FLOAT_PAD",
     "FP8_DECODE_ARCHS",
     "ROWS",
     "STEP",
     "DecodeShape",
     "Ladder",
     "decode_refusal",
+    "head_bytes",
     "head_refusal",
     "one_sequence_ladder",
-    "pitch_of",
     "row_warps_for",
 ]
 
@@ -35,8 +37,6 @@ STEP: Final = 16
 """Keys that a warp takes at a time, and depth of one step of the matrix unit: head sizes are multiples of it."""
 ROWS: Final = 16
 """Query heads that a warp takes: the rows of a product of the matrix unit."""
-VECTOR_BYTES: Final = 16
-"""Bytes of one copy to shared memory."""
 MAX_DIM: Final = 256
 """Largest head: its float32 results fill half of a thread's registers."""
 DIMS: Final = range(STEP, MAX_DIM + 1, STEP)
@@ -48,6 +48,8 @@ SHARED_ALIGNMENT: Final = 128
 SMALL_BUFFERS: Final = 8
 """Shared buffers of a block beside the ring."""
 FLOAT_BYTES: Final = 4
+FLOAT_PAD: Final = 8
+"""Floats between rows of results in shared memory, so that rows lie in different banks."""
 ENOUGH_BYTES: Final = 64 * 2**10
 """Of the rings of a block, by themselves on a multiprocessor, from which deeper ones gain nothing.
 
@@ -59,14 +61,9 @@ percent. Smaller rings, other cards, and blocks whose warps share keys have not 
 rings that fit."""
 
 
-def pitch_of(dim: int, is_fp8: bool) -> int:
-    """Bytes from one key to the next in a ring: an odd number of copies, so that eight keys lie in different banks.
-
-    A head of *dim* elements, a multiple of 16, is as many copies as steps where elements are bytes, else twice as many.
-    """
-    if is_fp8:
-        return dim + VECTOR_BYTES * (1 + dim // STEP % 2)
-    return 2 * dim + VECTOR_BYTES
+def head_bytes(dim: int, is_fp8: bool) -> int:
+    """Bytes of a key or value of one head, which is also what lies between one and the next in a ring."""
+    return dim if is_fp8 else 2 * dim
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,18 +104,18 @@ class DecodeShape:
         """The most shared memory that a block takes: its rings, and what its warps and its cluster exchange.
 
         One with fewer query heads than rows takes less. Where warps meet, the rings hold what they have: as much as
-        rings of one stage for each row warp, twice as much of float8.
+        rings of one stage for each row warp, twice as much of float8, and pads.
         """
         rows = ROWS * self.row_warps
         stages = max(self.stages, self.row_warps * (2 if is_fp8 else 1))
         ring = self._rings(stages, dim, is_fp8)
-        known = (2 * self.key_warps + 2) * rows * FLOAT_BYTES
+        known = (FLOAT_PAD * self.key_warps + 2 * self.key_warps + 2) * rows * FLOAT_BYTES
         if self.cluster > 1:
             known += 2 * rows * dim * FLOAT_BYTES + 2 * self.cluster * rows * FLOAT_BYTES
         return ring + known + SMALL_BUFFERS * SHARED_ALIGNMENT
 
     def _rings(self, stages: int, dim: int, is_fp8: bool) -> int:
-        return 2 * self.key_warps * stages * STEP * pitch_of(dim, is_fp8)
+        return 2 * self.key_warps * stages * STEP * head_bytes(dim, is_fp8)
 
 
 @dataclasses.dataclass(frozen=True)
