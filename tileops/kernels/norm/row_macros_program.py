@@ -85,17 +85,28 @@ def split_mean(point, rest, r):
 
 
 @T.macro
+def widen(values, at, vector, wide):
+    """A vector of values, the first *at* a place, in float32."""
+    for k in T.vectorized(vector):
+        wide[k] = T.cast(values[at + k], "float32")
+
+
+def total_of(sums: Any) -> Any:
+    """What the :data:`SUMS` sums of a thread come to."""
+    return (sums[0] + sums[1]) + (sums[2] + sums[3])
+
+
+@T.macro
 def take_mean(values, begin, step, steps, vector, span, column, left, width, inverse, point, r, wide, sums):
     """The mean of what *width* lanes hold, as well as sums round, into place *r* of *point*; see :func:`look`."""
     for k in T.unroll(SUMS):
         sums[k] = 0.0
     for v in T.unroll(steps):
         if column + v * span < left:
-            for k in T.vectorized(vector):
-                wide[k] = T.cast(values[begin + v * step + k], "float32")
+            widen(values, begin + v * step, vector, wide)
             for k in T.unroll(vector):
                 sums[k % SUMS] += wide[k] * inverse  # a sum of shares has no more than a value
-    point[r] = (sums[0] + sums[1]) + (sums[2] + sums[3])
+    point[r] = total_of(sums)
     add_over(point, r, width)
 
 
@@ -110,8 +121,7 @@ def take_distances(
         others[k] = 0.0
     for v in T.unroll(steps):
         if column + v * span < left:
-            for k in T.vectorized(vector):
-                wide[k] = T.cast(values[begin + v * step + k], "float32")
+            widen(values, begin + v * step, vector, wide)
             for k in T.unroll(vector):
                 wide[k] -= point[r]
                 others[k % SUMS] += wide[k]
@@ -119,9 +129,9 @@ def take_distances(
             if keep:
                 for k in T.unroll(vector):
                     distances[begin + v * step + k] = wide[k]
-    square[r] = (sums[0] + sums[1]) + (sums[2] + sums[3])
+    square[r] = total_of(sums)
     add_over(square, r, width)
-    rest[r] = (others[0] + others[1]) + (others[2] + others[3])
+    rest[r] = total_of(others)
     add_over(rest, r, width)
     rest[r] = rest[r] * inverse
 
@@ -181,7 +191,7 @@ def look(
                     sums[k % SUMS] += T.cast(values[begin + v * step + k], "float32") * T.cast(
                         values[begin + v * step + k], "float32"
                     )
-        square[r] = (sums[0] + sums[1]) + (sums[2] + sums[3])
+        square[r] = total_of(sums)
         add_over(square, r, width)
 
 

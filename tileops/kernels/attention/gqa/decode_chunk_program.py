@@ -33,6 +33,11 @@ def meet(ring_warp, lay: DecodeLayout):
         T.sync_threads(8 + ring_warp, lay.lanes)
 
 
+def ring_at(ring: Any, slot: Any, row: Any, column: Any, access: str, lay: DecodeLayout) -> Any:
+    """The 16 bytes from *column* on of the key in *row* of a slot, where they lie."""
+    return T.access_ptr(ring[slot * STEP + row, lay.placed(row, column)], access, lay.wide)
+
+
 def load(to: Any, source: Any) -> Any:
     """16 bytes from global to shared memory."""
     return T.evaluate(T.call_extern("handle", "load_16_through_l2", to, source))
@@ -47,14 +52,7 @@ def fetch(source, ring, sequence, key, head_kv, slot, lane, seqlen_kv, lay: Deco
         if STEP * lay.vectors % lay.lanes == 0 or at < STEP * lay.vectors:
             near = T.min(key + at // lay.vectors, seqlen_kv - 1)
             load(
-                T.access_ptr(
-                    ring[
-                        slot * STEP + at // lay.vectors,
-                        lay.placed(at // lay.vectors, at % lay.vectors * lay.wide),
-                    ],
-                    "w",
-                    lay.wide,
-                ),
+                ring_at(ring, slot, at // lay.vectors, at % lay.vectors * lay.wide, "w", lay),
                 T.access_ptr(source[sequence, near, head_kv, at % lay.vectors * lay.wide], "r", lay.wide),
             )
 
@@ -73,13 +71,8 @@ def score(queries, ring, scores, fragment, packed, slot, lane, lay: DecodeLayout
             T.ptx_ldmatrix(
                 T.bool(False),
                 4,
-                T.access_ptr(
-                    ring[
-                        slot * STEP + lane // 16 * 8 + lane % 8,
-                        lay.placed(lane % 8, within(pair * 2 * STEP + lane % 16 // 8 * 16, lay)),
-                    ],
-                    "r",
-                    16,
+                ring_at(
+                    ring, slot, lane // 16 * 8 + lane % 8, within(pair * 2 * STEP + lane % 16 // 8 * 16, lay), "r", lay
                 ),
                 T.access_ptr(packed[0], "w", 16),
             )
@@ -99,14 +92,7 @@ def score(queries, ring, scores, fragment, packed, slot, lane, lay: DecodeLayout
             T.ptx_ldmatrix(
                 T.bool(False),
                 4,
-                T.access_ptr(
-                    ring[
-                        slot * STEP + lane // 16 * 8 + lane % 8,
-                        lay.placed(lane % 8, step * STEP + lane % 16 // 8 * 8),
-                    ],
-                    "r",
-                    8,
-                ),
+                ring_at(ring, slot, lane // 16 * 8 + lane % 8, step * STEP + lane % 16 // 8 * 8, "r", lay),
                 T.access_ptr(fragment[0], "w", 8),
             )
             for n in T.unroll(2):
@@ -125,14 +111,7 @@ def weigh(weights, ring, held, fragment, packed, swapped, slot, lane, lay: Decod
             T.ptx_ldmatrix(
                 T.bool(True),
                 4,
-                T.access_ptr(
-                    ring[
-                        slot * STEP + lane % 16,
-                        lay.placed(lane % 8, within(pair * 2 * STEP + lane // 16 * 16, lay)),
-                    ],
-                    "r",
-                    16,
-                ),
+                ring_at(ring, slot, lane % 16, within(pair * 2 * STEP + lane // 16 * 16, lay), "r", lay),
                 T.access_ptr(packed[0], "w", 16),
             )
             # A register holds two values of each of two keys; a product takes two keys of each value.
@@ -154,7 +133,7 @@ def weigh(weights, ring, held, fragment, packed, swapped, slot, lane, lay: Decod
             T.ptx_ldmatrix(
                 T.bool(True),
                 4,
-                T.access_ptr(ring[slot * STEP + lane % 16, lay.placed(lane % 8, step * STEP + lane // 16 * 8)], "r", 8),
+                ring_at(ring, slot, lane % 16, step * STEP + lane // 16 * 8, "r", lay),
                 T.access_ptr(fragment[0], "w", 8),
             )
             for n in T.unroll(2):

@@ -102,7 +102,7 @@ class DecodeLayout:
         Copies trade places within a row, so that the same one of eight rows lies in as many banks. Rows with gaps
         between them do so too, but copies to a row that does not begin at a multiple of 128 bytes took longer: on an
         H200 (2026-11-30), a kernel that only reads 64 sequences of 8,192 keys for 8 heads of 128 in float16, in the
-        pattern of this one, took 470 to 480 us where rows lie side by side, and 502 to 516 with gaps of 16 bytes.
+        pattern of this one, took 470 to 480 us where rows lie side by side, and 502 to 540 with gaps of 16 bytes.
         """
         places = math.gcd(self.vectors, BANKED_VECTORS)
         if places == 1:

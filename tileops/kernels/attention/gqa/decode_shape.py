@@ -109,7 +109,7 @@ class DecodeShape:
         rows = ROWS * self.row_warps
         stages = max(self.stages, self.row_warps * (2 if is_fp8 else 1))
         ring = self._rings(stages, dim, is_fp8)
-        known = (FLOAT_PAD * self.key_warps + 2 * self.key_warps + 2) * rows * FLOAT_BYTES
+        known = ((FLOAT_PAD + 2) * self.key_warps + 2) * rows * FLOAT_BYTES
         if self.cluster > 1:
             known += 2 * rows * dim * FLOAT_BYTES + 2 * self.cluster * rows * FLOAT_BYTES
         return ring + known + SMALL_BUFFERS * SHARED_ALIGNMENT
