@@ -4,10 +4,11 @@
     python benchmarks/norm.py --warm 0/12    # only compile every twelfth case: run twelve of these beforehand
 
 Needs a GPU. Peers: PyTorch eager, torch.compile, and liger-kernel and flashinfer where they are installed and have the
-op. Times are medians in microseconds between two events around one call; the L2 cache is emptied before each by filling
-512 MiB twice and reading them, which takes longer than a host needs to enqueue the call, so that only device time is
-seen, and leaves nothing in the cache that must be written back. What an event pair costs by itself is in every time: an
-empty kernel is timed so too. A copy is `Tensor.copy_` of as many bytes as the op reads and writes at least.
+op. Times are medians in microseconds between two events around one call, of all that a line compares in turns; the L2
+cache is emptied before each by filling 512 MiB twice and reading them, which takes longer than a host needs to enqueue
+the call, so that only device time is seen, and leaves nothing in the cache that must be written back. What an event
+pair costs by itself is in every time: an empty kernel is timed so too. A copy is `Tensor.copy_` of as many bytes as the
+op reads and writes at least.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from norm_rows import host_rows, row_cases
 from reports import arguments, keep, report_of
 from rich.console import Console
 from rich.progress import track
-from timing import Case, Timer, empty_kernel_us, failure_of
+from timing import Case, Timer, Work, copying, empty_kernel, failure_of
 
 from tileops.kernels.tilelang_build import dtype_name
 
 NAMES = ("torch", "tilelang", "triton", "liger-kernel", "flashinfer-python")
 PEERS = ("torch", "torch.compile", "liger", "flashinfer")
 COLUMNS = ("op", "shape", "dtype", *MEASURED)
+ROUNDS, EACH = 11, 3
+"""Turns of each call that is timed, and calls of a turn: 33 in all."""
 
 
 def peers() -> dict[str, Any]:
@@ -66,15 +69,15 @@ def warm(part: str, only: str | None) -> None:
                 failure_of(work)
 
 
-def measured(case: Case, timer: Timer) -> dict[str, Any]:
-    """One line of the table; a peer that fails says how."""
-    line: dict[str, Any] = {
-        "op": case.op,
-        "shape": case.shape,
-        "dtype": dtype_name(case.dtype),
-        "copy": round(timer.copy(case.bytes), 2),
-    }
-    line.update({name: failure_of(work) or round(timer(work), 2) for name, work in case.works.items()})
+def measured(case: Case, timer: Timer, empty: Work) -> dict[str, Any]:
+    """One line of the table; a peer that fails says how. Beside one row, an *empty* kernel is timed."""
+    line: dict[str, Any] = {"op": case.op, "shape": case.shape, "dtype": dtype_name(case.dtype)}
+    line.update({name: failure_of(work) for name, work in case.works.items()})
+    works = {name: work for name, work in case.works.items() if line[name] is None}
+    works["copy"] = copying(case.bytes)
+    if case.shape[0] == 1:
+        works["empty"] = empty
+    line.update({name: round(us, 2) for name, us in timer.in_turn(works, ROUNDS, EACH, pause_s=0.0).items()})
     rivals = [value for name, value in line.items() if name in PEERS and isinstance(value, float)]
     if isinstance(line["ours"], float):
         line["share"] = round(line["copy"] / line["ours"], 3)
@@ -91,12 +94,12 @@ def main() -> None:
     if given.warm:
         warm(given.warm, given.only)
         return
-    console, timer = Console(width=160), Timer()
+    console, timer, empty = Console(width=160), Timer(), empty_kernel()
     report = report_of(
         NAMES,
-        empty_kernel_us=round(empty_kernel_us(timer), 2),
+        empty_kernel_us=round(timer(empty), 2),
         host_us=list(host_rows()) if given.only != "channels" else [],
-        rows=[measured(case, timer) for case in track(cases(given.only), "cases", console=console)],
+        rows=[measured(case, timer, empty) for case in track(cases(given.only), "cases", console=console)],
     )
     shown = table(report["rows"], COLUMNS)
     console.print({name: value for name, value in report.items() if name != "rows"})

@@ -83,13 +83,13 @@ def parts(report: dict[str, Any]) -> Iterator[str]:
         yield table(many, ("op", "shape", "dtype", *MEASURED))
     single = [line for line in lines if is_single(line)]
     if single:
-        of_empty = [round(line["ours"] / empty, 2) for line in single if line["shape"][1] <= 8192]
-        copies = [round(line["copy"] / empty, 2) for line in single if line["shape"][1] <= 8192]
+        of_empty = [round(line["ours"] / line["empty"], 2) for line in single if line["shape"][1] <= 8192]
+        copies = [round(line["copy"] / line["empty"], 2) for line in single if line["shape"][1] <= 8192]
         yield (
             f"Single rows up to 8,192: {min(of_empty)} to {max(of_empty)} times an empty kernel, a copy of one "
             f"{min(copies)} to {max(copies)}."
         )
-        yield table(single, ("op", "shape", "dtype", *MEASURED[:-2]))
+        yield table(single, ("op", "shape", "dtype", *MEASURED[:-2], "empty"))
     channels = [line for line in lines if not is_row(line)]
     if channels:
         yield f"Channels: *ahead* from {span(channels, 'ahead')}, below 1 in {behind(channels)} of {len(channels)}."

@@ -73,21 +73,29 @@ class Timer:
         torch.cuda.synchronize()
         return statistics.median(self._times(work, REPEATS))
 
-    def in_turn(self, works: Mapping[str, Work]) -> dict[str, float]:
+    def in_turn(
+        self, works: Mapping[str, Work], rounds: int = ROUNDS, each: int = EACH, pause_s: float = PAUSE_S
+    ) -> dict[str, float]:
         """Median microseconds of each of *works*, in rounds, in an order that is drawn anew for each.
 
         Under long products a card runs at its power limit, where what ran before sets the clock.
+
+        Args:
+            works: What is timed.
+            rounds: How often each has its turn.
+            each: Calls of a turn.
+            pause_s: Seconds before a turn.
         """
         for work in works.values():
             work()
         torch.cuda.synchronize()
         times: dict[str, list[float]] = {name: [] for name in works}
         order = random.Random(0)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for name in order.sample(list(works), len(works)):
-                time.sleep(PAUSE_S)
-                times[name] += self._times(works[name], EACH)
-        return {name: statistics.median(each) for name, each in times.items()}
+                time.sleep(pause_s)
+                times[name] += self._times(works[name], each)
+        return {name: statistics.median(found) for name, found in times.items()}
 
     def busy(self, work: Work, repeats: int = BUSY_REPEATS) -> float | None:
         """Median microseconds for which kernels of *work* run, without what lies between and around them.
@@ -111,9 +119,7 @@ class Timer:
     def copy(self, size: int) -> float:
         """Median microseconds of a copy that reads and writes *size* bytes in all."""
         if size not in self._copies:
-            source = torch.empty(max(size // 2, 1), dtype=torch.uint8, device=CUDA)
-            target = torch.empty_like(source)
-            self._copies[size] = self(lambda: target.copy_(source))
+            self._copies[size] = self(copying(size))
         return self._copies[size]
 
     def bandwidth(self) -> float:
@@ -134,6 +140,13 @@ class Timer:
         for _ in range(FILLS):
             self._flushed.zero_()
         torch.amax(self._flushed, dim=1, out=self._read)
+
+
+def copying(size: int) -> Work:
+    """A copy that reads and writes *size* bytes in all."""
+    source = torch.empty(max(size // 2, 1), dtype=torch.uint8, device=CUDA)
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
 
 
 def compiled(function: Callable[..., Any], *tensors: torch.Tensor) -> Work:
@@ -188,8 +201,8 @@ def host_us(works: Mapping[str, Work]) -> dict[str, float]:
     return least
 
 
-def empty_kernel_us(timer: Timer) -> float:
-    """Microseconds of a kernel that does nothing."""
+def empty_kernel() -> Work:
+    """A kernel that does nothing."""
     import tilelang
     import tilelang.language as T
 
@@ -201,4 +214,9 @@ def empty_kernel_us(timer: Timer) -> float:
 
     major, minor = torch.cuda.get_device_capability(CUDA)
     kernel, one = tilelang.compile(empty, target=target_for(10 * major + minor)), torch.zeros(1, device=CUDA)
-    return timer(lambda: kernel(one))
+    return lambda: kernel(one)
+
+
+def empty_kernel_us(timer: Timer) -> float:
+    """Microseconds of a kernel that does nothing."""
+    return timer(empty_kernel())

@@ -28,6 +28,7 @@ SHAPES = [
     (2100, 33, 4),
     (2, 3, 1031, 1033),
     (16, 128, 256, 256),
+    (9, 5, 700, 702),
 ]
 
 
@@ -77,7 +78,7 @@ def test_gradients_match_float64_twenty_times_to_the_bit(shape: tuple[int, ...],
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(2, 3, 300, 301), (2, 3, 300, 304), (4, 100, 128, 128)])
+@pytest.mark.parametrize("shape", [(2, 3, 300, 301), (2, 3, 300, 304), (4, 100, 128, 128), (1, 3, 2100, 2000)])
 def test_instances_match_float64(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     kernel = kernel_of(InstanceNormFwdSplitKernel, shape, dtype)
     n, c = shape[:2]

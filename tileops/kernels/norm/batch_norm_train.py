@@ -17,7 +17,7 @@ from tileops.kernels.norm.channel_tuning import SAMPLES, Laid, LaunchedChannels
 from tileops.kernels.norm.channel_ways import ClusterChannels, HeldChannels, StreamedChannels
 from tileops.kernels.norm.cluster_launches import ClusterLaunch
 from tileops.kernels.norm.cut_launches import CutLaunch
-from tileops.kernels.norm.cut_layout import CUT_THREADS, FACTS, cut_layout, cut_smem_bytes
+from tileops.kernels.norm.cut_layout import CUT_THREADS, FACTS, cut_layout, cut_resident, cut_smem_bytes
 from tileops.kernels.norm.set_layout import SetLayout
 from tileops.kernels.tilelang_build import stated_arch
 
@@ -158,10 +158,10 @@ class BatchNormFwdTrainSplitKernel(BatchNormTraining):
     def laid_for(cls, call: BatchNormCall) -> Laid:
         """Blocks that stream parts of channels."""
         facts, sm_count = facts_of(call), call.sm_count or 1
-        layout = cut_layout(call.spatial, call.dtype, 1)
+        layout, resident = cut_layout(call.spatial, call.dtype, 1), cut_resident(call.values, call.dtype)
         return Laid(
-            (facts, layout, sm_count),
-            functools.partial(CutLaunch, facts, sm_count=sm_count),
+            (facts, layout, sm_count, resident),
+            functools.partial(CutLaunch, facts, sm_count=sm_count, resident=resident),
             functools.partial(only, layout),
         )
 

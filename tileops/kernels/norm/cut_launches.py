@@ -9,7 +9,7 @@ import torch
 from tileops.kernels.launch_counters import counters_for
 from tileops.kernels.norm.channel_launches import ChannelFacts, OneLaunch
 from tileops.kernels.norm.channel_layout import ChannelLayout
-from tileops.kernels.norm.cut_layout import FACTS, RESIDENT, cut_of
+from tileops.kernels.norm.cut_layout import FACTS, cut_of
 
 __all__ = ["CutLaunch", "in_parts"]
 
@@ -43,15 +43,16 @@ class CutLaunch(OneLaunch):
         facts: What is built in.
         layout: How a block reads a part.
         sm_count: Multiprocessors.
+        resident: Blocks that one of them is to have at a time.
     """
 
-    def __init__(self, facts: ChannelFacts, layout: ChannelLayout, sm_count: int) -> None:
+    def __init__(self, facts: ChannelFacts, layout: ChannelLayout, sm_count: int, resident: int) -> None:
         self.layout = layout
         self.lanes = None
         self.sm_count = sm_count
         self.vector = layout.vector
         self.scalars = facts.scalars
-        self.compiled = facts.compiled("cut_channels", PROGRAMS, lay=layout, resident=RESIDENT[1])
+        self.compiled = facts.compiled("cut_channels", PROGRAMS, lay=layout, resident=resident)
 
     def launch(
         self,

@@ -10,7 +10,7 @@ import torch
 
 from tileops.kernels.norm.channel_layout import WARP, ChannelLayout, groups_of, vector_of
 
-__all__ = ["CUT_THREADS", "FACTS", "RESIDENT", "Cut", "cut_layout", "cut_of", "cut_smem_bytes"]
+__all__ = ["CUT_THREADS", "FACTS", "RESIDENT", "Cut", "cut_layout", "cut_of", "cut_resident", "cut_smem_bytes"]
 
 # The figures: one NVIDIA H200, 2026-11-30, float16, cold L2, in us.
 
@@ -24,6 +24,10 @@ MOST_STEPS: Final = 16
 """Most loads of a thread at a time, of all tensors: with more narrow ones, positions take the registers."""
 RESIDENT: Final = {1: 3, 2: 4}
 """Blocks that registers leave room for, by tensors that are read: of gradients, 61.6 with 4 and 62.9 with 3."""
+LONG_RESIDENT: Final = 4
+"""The same of one tensor whose channels are as long as statistics are ahead, :data:`LAG_BYTES`: 128 channels of 8 MiB
+take 738.6 with 4 and 745.2 with 3, but 32 channels of 4 MiB 104.8 and 103.8, and 512 instances of 2 MiB 732.3 and 715.1
+(2026-12-01)."""
 PART_BYTES: Final = 64 * 2**10
 """What a part has of all tensors: 95.5 for 256 instances of 512x512 with 64 KiB, 99.6 with 32 KiB."""
 MOST_PARTS: Final = 64
@@ -67,6 +71,11 @@ def cut_layout(spatial: int, dtype: torch.dtype, tensors: int) -> ChannelLayout:
 def cut_smem_bytes(spatial: int, dtype: torch.dtype, facts: int) -> int:
     """Shared memory of a block: its task, and so many float32 *facts* that each warp knows of each of its channels."""
     return TASK_BYTES + CUT_THREADS // WARP * groups_of(spatial, dtype) * facts * 4
+
+
+def cut_resident(values: int, dtype: torch.dtype) -> int:
+    """Blocks that a multiprocessor has at a time, where channels of *values* values of one tensor are cut."""
+    return LONG_RESIDENT if values * dtype.itemsize >= LAG_BYTES else RESIDENT[1]
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,7 +14,8 @@ from typing import Any
 
 import tilelang.language as T
 
-from tileops.kernels.norm.row_macros_program import FACTS, WARP, WIDENING, entry, look, merge, split_mean
+from tileops.kernels.norm.kept_results_program import KEEPING, store
+from tileops.kernels.norm.row_macros_program import AFRESH, FACTS, WARP, WIDENING, entry, look, merge, split_mean
 from tileops.kernels.norm.row_recipes import RowRecipe
 
 __all__ = ["PASSES", "held_rows"]
@@ -38,6 +39,8 @@ def held_rows(
     ahead: bool,
     in_shared: bool,
     distances: bool,
+    once: bool,
+    keeps: bool,
     planes: bool = False,
 ) -> Any:
     """Rows of *n* elements, each held by *lanes* threads in each of *blocks* blocks.
@@ -57,6 +60,9 @@ def held_rows(
         in_shared: The row waits in shared memory, else in registers; a block has one group and one row then.
         distances: Of a row that is centred and waits in registers, float32 distances from a point wait there too, so
             that nothing is converted twice.
+        once: A row of 16 bits that is centred is looked at once before the last time, about its first value, unless
+            that is far from the mean; see ``row_macros_program``.
+        keeps: Results are among the last to leave the L2 cache; see ``kept_results_program``.
         planes: Whether rows have two axes; see :func:`~tileops.kernels.norm.row_macros_program.entry`.
     """
     span = lanes * vector
@@ -86,14 +92,13 @@ def held_rows(
 
     @T.macro
     def body(m, block, x, other, weight, shift, gate, out, sums):
-        if dtype == "bfloat16":
-            T.import_source(WIDENING)
+        T.import_source(KEEPING + AFRESH + (WIDENING if dtype == "bfloat16" else ""))
         T.annotate_min_blocks_per_sm(resident)
         thread = T.get_thread_binding()
         group = thread // lanes
         lane = thread % lanes
         warp = lane // WARP
-        rank = block % blocks
+        rank = T.cast(block % blocks, "int32")
         column = rank * share + lane * vector
         first = (T.cast(block, "int64") // blocks * groups + group) * rows
 
@@ -110,6 +115,7 @@ def held_rows(
         rest = T.alloc_local((rows,), "float32")
         square = T.alloc_local((rows,), "float32")
         wide = T.alloc_local((vector,), "float32")
+        results = T.alloc_local((vector,), dtype)
         counts = T.alloc_local((2,), "float32")
         inverses = T.alloc_local((2,), "float32")
         apart = T.alloc_local((rows * held_elements if distances else 1,), "float32")
@@ -148,7 +154,8 @@ def held_rows(
                         held[begin + r * next_row + v * step + k] = T.cast(wide[k], dtype)
                     if first + r < m and column + v * span < n:
                         for k in T.vectorized(vector):
-                            sums[first + r, column + v * span + k] = held[begin + r * next_row + v * step + k]
+                            results[k] = held[begin + r * next_row + v * step + k]
+                        store(sums[first + r, column + v * span], results, vector, dtype, keeps=keeps)
 
         # Elements of this lane's warp, and of the one whose facts it merges.
         if ragged:
@@ -197,7 +204,8 @@ def held_rows(
                 in_shared,
                 apart,
                 distances,
-                in_shared and dtype != "float32",
+                once,
+                held_elements * 2 if once and not in_shared else 0,
             )
             if distances:
                 about[r] = point[r]
@@ -296,9 +304,8 @@ def held_rows(
                             scale = T.cast(scales[at], "float32")
                             scaled = normal * (scale if shared else 1.0 + scale)
                             moved = (scaled + T.cast(shifts[at], "float32")) if recipe.biased else scaled
-                            out[first + row, column + vec * span + k] = (
-                                moved * T.cast(gates[at], "float32") if recipe.gated else moved
-                            )
+                            results[k] = moved * T.cast(gates[at], "float32") if recipe.gated else moved
+                        store(out[first + row, column + vec * span], results, vector, dtype, keeps=keeps)
 
     def launch(m: Any) -> Any:
         cluster = {"cluster_dims": blocks} if blocks > 1 else {}

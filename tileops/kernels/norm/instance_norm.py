@@ -39,7 +39,7 @@ from tileops.kernels.norm.channel_tuning import Laid, LaunchedChannels
 from tileops.kernels.norm.channel_ways import ClusterChannels
 from tileops.kernels.norm.cluster_launches import ClusterLaunch
 from tileops.kernels.norm.cut_launches import CutLaunch
-from tileops.kernels.norm.cut_layout import CUT_THREADS, FACTS, cut_layout, cut_smem_bytes
+from tileops.kernels.norm.cut_layout import CUT_THREADS, FACTS, cut_layout, cut_resident, cut_smem_bytes
 from tileops.kernels.norm.instance_launches import SmallLaunch, Tracking
 from tileops.kernels.norm.instance_layout import (
     TRACKING_THREADS,
@@ -213,9 +213,13 @@ class InstanceNormFwdSplitKernel(InstanceNormalizing):
     @classmethod
     def laid_for(cls, call: BatchNormCall) -> Laid:
         """Blocks that stream parts of instances."""
-        layout = cut_layout(call.spatial, call.dtype, 1)
-        identity = facts, _, sm_count = (facts_of(call), layout, call.sm_count or 1)
-        return Laid(identity, functools.partial(CutLaunch, facts, sm_count=sm_count), functools.partial(only, layout))
+        layout, resident = cut_layout(call.spatial, call.dtype, 1), cut_resident(call.spatial, call.dtype)
+        identity = facts, _, sm_count, _ = (facts_of(call), layout, call.sm_count or 1, resident)
+        return Laid(
+            identity,
+            functools.partial(CutLaunch, facts, sm_count=sm_count, resident=resident),
+            functools.partial(only, layout),
+        )
 
 
 class InstanceNormFwdKernel(InstanceNormalizing):

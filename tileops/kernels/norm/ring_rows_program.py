@@ -124,7 +124,7 @@ def ring_rows(
                 bring(x, ring, filled, at, T.cast(first + (t + stages) * stride, "int64"), m)
             look(
                 centred, held, 0, vector, steps, vector, span, column, n, WARP, T.float32(n), T.float32(1.0 / n),
-                point, rest, square, 0, False, apart, distances, False,
+                point, rest, square, 0, False, apart, distances, False, 0,
             )  # fmt: skip
             square[0] = T.rsqrt(square[0] * T.float32(1.0 / n) + eps)
             if centred:

@@ -24,7 +24,6 @@ __all__ = [
     "RING_STAGES",
     "RING_WARPS",
     "SHORT_ROW",
-    "SHORT_THREADS",
     "WARP",
     "WIDE_ROW",
     "WORTH_CUTTING",
@@ -45,6 +44,7 @@ __all__ = [
     "ring_launches",
     "short_launch",
     "short_launches",
+    "short_threads",
     "tiled_launch",
     "tiled_launches",
     "vector_of",
@@ -54,7 +54,7 @@ VECTOR_BYTES: Final = 16
 """The widest load of a thread."""
 WARP: Final = 32
 SHORT_THREADS: Final = 128
-"""Threads of a block of short rows."""
+"""Threads of a block of short rows, but for those of LayerNorm; see :func:`short_launch`."""
 
 CUT_LANES: Final = 256
 """Threads of each block of a cluster."""
@@ -79,9 +79,11 @@ NARROW_ROW: Final = 4096
 """Longest row of 128 threads: 32 values each. At 2048 x 4096 in bfloat16 add + LayerNorm took 21.9 us with 128 threads
 a row and 23.2 with 256 (H200, 2026-11-30)."""
 NARROW_CENTRED_ROW: Final = 3072
-"""The same where a row is centred and nothing else is read of its size: 24 values each, and distances of as many. In
-bfloat16 LayerNorm took 39.0 us at 8192 x 4096 and 14.9 at 2048 x 4096 with 256 threads, six blocks of them resident,
-39.3 and 15.2 with 128; 8192 x 3000 took 31.2 with 128, 32.3 before distances were kept (H200, 2026-11-30)."""
+"""The same where a row is centred and nothing else is read of its size: 24 values each. In bfloat16 LayerNorm took
+39.0 us at 8192 x 4096 and 14.9 at 2048 x 4096 with 256 threads, six blocks of them resident, 39.3 and 15.2 with 128
+(H200, 2026-11-30). Longer rows up to :data:`NARROW_ROW` whose weights are shared are looked at twice: add + LayerNorm
+took 18.1 us at 2048 x 4096 in float16 and 18.8 looked at once, at 8192 x 3000 48.5 and 48.0, at 8192 x 1024 18.9 and
+18.2 (H200, 2026-12-01, row trials in ``benchmarks/results``)."""
 REGISTER_ROW: Final = 8192
 """Longest row that waits in the registers of 256 threads; a longer one waits in shared memory. At 2048 x 16384 in
 bfloat16 LayerNorm took 41.1 us in shared memory and 42.0 or more in registers (H200, 2026-11-30)."""
@@ -126,6 +128,8 @@ class HeldLaunch:
         ahead: Weights are loaded before the statistics are known.
         in_shared: A row waits in shared memory and not in registers.
         distances: Of a centred row, distances from a point near the mean wait in registers too.
+        once: A centred row of 16 bits is looked at once before the last time.
+        keeps: Results are among the last to leave the L2 cache.
     """
 
     vector: int
@@ -137,6 +141,8 @@ class HeldLaunch:
     ahead: bool = False
     in_shared: bool = False
     distances: bool = False
+    once: bool = False
+    keeps: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,25 +206,48 @@ def short_lanes(n: int, span: int) -> int:
     return WARP
 
 
+def short_threads(recipe: RowRecipe) -> int:
+    """Threads of a block of short rows."""
+    return SHORT_THREADS // 2 if recipe.centred and recipe.inputs == 1 else SHORT_THREADS
+
+
+def keeps(n: int, recipe: RowRecipe) -> bool:
+    """Whether results of rows of *n* elements are to be the last to leave the L2 cache.
+
+    RMSNorm took 62.7 us at 8192 x 8192 in float16 where they are and 65.1 else, add + LayerNorm 127.3 and 131.4;
+    LayerNorm 63.6 and 65.2, but 8192 x 3000 27.2 and 26.8. AdaLN-Zero, which reads four times as much as it writes,
+    took 158.2 and 156.1 (H200, 2026-12-01, row trials in ``benchmarks/results``).
+    """
+    return recipe.shared and (recipe.residual or not recipe.centred or n > NARROW_ROW)
+
+
+def looked_at_once(dtype: torch.dtype, recipe: RowRecipe) -> bool:
+    """Whether rows that wait may be looked at once: of float32 too many digits would be lost."""
+    return recipe.centred and dtype.itemsize == 2
+
+
 def short_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
     """Rows of at most :data:`SHORT_ROW` elements: a warp or less each, several to a block.
 
-    At 65536 x 256 in bfloat16 RMSNorm took 21.9 us with two rows at a time of a vector a thread, 22.6 with one row and
-    23.0 with one of two vectors; LayerNorm 22.7 with two vectors a thread, weights loaded ahead and ten blocks, 22.9
-    with eight, 23.2 with the weights loaded last, and 23.1 with one vector; add + LayerNorm 37.7 with one vector, and
-    38.0 with two (H200, 2026-11-30).
+    At 65536 x 256 LayerNorm took 18.4 and 18.7 us in float16 and bfloat16 with blocks of 64 threads, 24 of them, and
+    18.7 and 18.9 with ten blocks of 128; RMSNorm 17.8 and 17.8 with four rows at a time, 18.0 and 18.1 with two; AdaLN
+    32.0 and 32.0 with scale and shift loaded ahead and eight blocks, 32.4 and 32.5 with them loaded last and ten;
+    AdaLN-Zero 40.0 and 40.1 with one vector a thread, all loaded ahead, 40.3 and 40.4 with two, loaded last (H200,
+    2026-12-01, row trials in ``benchmarks/results``).
     """
-    vector = vector_of(n, dtype)
-    vectors = 2 if recipe.centred and not recipe.residual else 1
+    vector, threads = vector_of(n, dtype), short_threads(recipe)
+    plain = recipe.inputs == 1
+    vectors = 2 if recipe.centred and not recipe.residual and not recipe.gated else 1
     lanes = short_lanes(n, vectors * vector)
     return HeldLaunch(
         vector,
         lanes,
-        groups=SHORT_THREADS // lanes,
-        rows=1 if recipe.centred or recipe.residual else 2,
-        resident=12 if recipe.residual else 10,
-        ahead=recipe.centred and recipe.inputs == 1,
+        groups=threads // lanes,
+        rows=1 if recipe.centred or recipe.residual else 4,
+        resident=24 if threads < SHORT_THREADS else 8 if plain or vectors == 2 else 12,
+        ahead=recipe.centred and not recipe.residual,
         distances=recipe.centred and recipe.shared,
+        keeps=keeps(n, recipe),
     )
 
 
@@ -229,6 +258,8 @@ def held_row(recipe: RowRecipe, dtype: torch.dtype) -> int:
 
 def held_lanes(n: int, recipe: RowRecipe) -> int:
     """Threads of a row of *n* elements that one block holds."""
+    if n <= BRIEF_ROW and recipe.residual and not recipe.centred:
+        return 64
     if n <= (NARROW_CENTRED_ROW if recipe.centred and recipe.inputs == 1 else NARROW_ROW):
         return 128
     return 256 if n <= HELD_ROW else 1024
@@ -241,9 +272,13 @@ def few_lanes(n: int) -> int:
     return 256 if n <= 256 * FEW_VALUES else 512
 
 
-def few_launch(n: int, dtype: torch.dtype) -> HeldLaunch:
-    """Rows of at most :data:`REGISTER_ROW` elements, few of them: everything is loaded at once."""
-    return HeldLaunch(vector_of(n, dtype), few_lanes(n), ahead=True)
+def few_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
+    """Rows of at most :data:`REGISTER_ROW` elements, few of them: everything is loaded at once.
+
+    At 1 x 4096 in float16 LayerNorm took 4.0 to 4.2 us looked at once and 4.4 else, add + LayerNorm 4.4 and 4.6 (H200,
+    2026-12-01, row trials in ``benchmarks/results``).
+    """
+    return HeldLaunch(vector_of(n, dtype), few_lanes(n), ahead=True, once=looked_at_once(dtype, recipe))
 
 
 def held_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
@@ -251,25 +286,29 @@ def held_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
 
     Rows that are not centred need no second look at their values before the last, and stay in registers. At 8192 x 1024
     in bfloat16 add + LayerNorm took 18.7 us with eight resident blocks and 19.6 with six, in float16 AdaLN 18.5 and
-    19.3, add + RMSNorm 18.8 and 19.4; at 2048 x 16384 RMSNorm took 33.4 with three and 34.5 with two (H200, 2026-11-30,
-    row trials in ``benchmarks/results``).
+    19.3; at 2048 x 16384 RMSNorm took 33.4 with three and 34.5 with two (H200, 2026-11-30). At 8192 x 1024 add +
+    RMSNorm took 17.9 and 17.8 us in float16 and bfloat16 with 16 blocks of 64 threads, 18.1 and 18.0 with eight of 128
+    (H200, 2026-12-01; both are row trials in ``benchmarks/results``).
     """
     lanes = held_lanes(n, recipe)
-    resident = {128: 6, 256: 4, 1024: 1}[lanes]
+    resident = {64: 16, 128: 6, 256: 4, 1024: 1}[lanes]
     if lanes == 256 and n <= NARROW_ROW:
         resident = 6
     brief = n <= BRIEF_ROW and recipe.inputs == 1
-    if n <= BRIEF_ROW:
+    if lanes == 128 and n <= BRIEF_ROW:
         resident = 12 if brief else 8
     if lanes == 256 and n > REGISTER_ROW:
         resident = 3 if recipe.centred or recipe.inputs == 1 else 2
+    once = looked_at_once(dtype, recipe) and not (recipe.shared and NARROW_CENTRED_ROW < n <= NARROW_ROW)
     return HeldLaunch(
         vector_of(n, dtype),
         lanes,
         resident=resident,
         ahead=brief,
         in_shared=recipe.centred and n > REGISTER_ROW,
-        distances=recipe.centred and recipe.shared and n <= NARROW_ROW,
+        distances=recipe.centred and recipe.shared and n <= NARROW_ROW and not once,
+        once=once,
+        keeps=keeps(n, recipe),
     )
 
 
@@ -289,10 +328,18 @@ def cut_blocks(n: int, dtype: torch.dtype, *, many: bool) -> int:
     return 4 if n <= 65536 else 8
 
 
-def cut_launch(n: int, dtype: torch.dtype, *, many: bool) -> HeldLaunch:
+def cut_launch(n: int, dtype: torch.dtype, recipe: RowRecipe, *, many: bool) -> HeldLaunch:
     """Rows of at most :data:`CUT_ROW` elements: each cut over the blocks of a cluster."""
     blocks = cut_blocks(n, dtype, many=many)
-    return HeldLaunch(vector_of(n, dtype), CUT_LANES, blocks=blocks, resident=3 if blocks == 2 else 4, in_shared=True)
+    return HeldLaunch(
+        vector_of(n, dtype),
+        CUT_LANES,
+        blocks=blocks,
+        resident=3 if blocks == 2 else 4,
+        in_shared=True,
+        once=looked_at_once(dtype, recipe),
+        keeps=keeps(n, recipe),
+    )
 
 
 def ring_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> RingLaunch:
@@ -308,17 +355,17 @@ def tiled_launch(n: int, dtype: torch.dtype) -> TiledLaunch:
 def short_launches(n: int, dtype: torch.dtype, recipe: RowRecipe) -> tuple[HeldLaunch, ...]:
     """What is measured for rows of at most :data:`SHORT_ROW` elements, the usual launch first."""
     usual = short_launch(n, dtype, recipe)
-    lanes = usual.lanes
+    lanes, threads = usual.lanes, usual.lanes * usual.groups
 
     def spread(lanes: int) -> HeldLaunch:
-        return dataclasses.replace(usual, lanes=lanes, groups=SHORT_THREADS // lanes)
+        return dataclasses.replace(usual, lanes=lanes, groups=threads // lanes)
 
     return _table(
         usual,
         [
             dataclasses.replace(usual, ahead=not usual.ahead),
-            dataclasses.replace(usual, rows=3 - usual.rows),
-            *(dataclasses.replace(usual, resident=each) for each in (4, 8, 12)),
+            dataclasses.replace(usual, rows=2 if usual.rows != 2 else 1),
+            *(dataclasses.replace(usual, resident=each * SHORT_THREADS // threads) for each in (6, 8, 10)),
             spread(max(lanes // 2, 1)),
             spread(min(lanes * 2, WARP)),
         ],
@@ -334,11 +381,11 @@ def held_launches(n: int, dtype: torch.dtype, recipe: RowRecipe) -> tuple[HeldLa
     usual = held_launch(n, dtype, recipe)
     lanes, resident = usual.lanes, usual.resident
     found = [dataclasses.replace(usual, ahead=not usual.ahead)]
-    if lanes == 128:
-        found += [dataclasses.replace(usual, resident=each) for each in (4, 6, 8, 12)]
-        found.append(dataclasses.replace(usual, lanes=64, resident=12))
+    if lanes <= 128:
+        found += [dataclasses.replace(usual, resident=each * 128 // lanes) for each in (4, 6, 8, 12)]
+        found.append(dataclasses.replace(usual, lanes=lanes // 2, resident=12 * 64 // (lanes // 2)))
         if n <= BRIEF_ROW:
-            found.append(dataclasses.replace(usual, lanes=WARP, groups=128 // WARP, resident=8))
+            found.append(dataclasses.replace(usual, lanes=WARP, groups=lanes // WARP, resident=8 * 128 // lanes))
     elif lanes == 256:
         found += [
             dataclasses.replace(usual, resident=each) for each in range(resident - 2, resident + 3) if 1 < each <= 6
@@ -351,20 +398,20 @@ def held_launches(n: int, dtype: torch.dtype, recipe: RowRecipe) -> tuple[HeldLa
     return _table(usual, found, n)
 
 
-def few_launches(n: int, dtype: torch.dtype) -> tuple[HeldLaunch, ...]:
+def few_launches(n: int, dtype: torch.dtype, recipe: RowRecipe) -> tuple[HeldLaunch, ...]:
     """What is measured for few rows of at most :data:`REGISTER_ROW` elements, the usual launch first."""
-    usual = few_launch(n, dtype)
+    usual = few_launch(n, dtype, recipe)
     narrower = dataclasses.replace(usual, lanes=usual.lanes // 2)
     return _table(usual, [dataclasses.replace(usual, ahead=False), narrower], n)
 
 
-def cut_launches(n: int, dtype: torch.dtype, *, many: bool) -> tuple[HeldLaunch, ...]:
+def cut_launches(n: int, dtype: torch.dtype, recipe: RowRecipe, *, many: bool) -> tuple[HeldLaunch, ...]:
     """What is measured for rows of at most :data:`CUT_ROW` elements, the usual launch first.
 
     A share of more than one step shrinks by one at least where there are twice as many blocks, and with it the shared
     memory of a block.
     """
-    usual = cut_launch(n, dtype, many=many)
+    usual = cut_launch(n, dtype, recipe, many=many)
     found = [dataclasses.replace(usual, ahead=True), *(dataclasses.replace(usual, resident=each) for each in (1, 2, 3))]
     if usual.blocks < 8 and n > usual.blocks * usual.lanes * usual.vector:
         wider = dataclasses.replace(usual, blocks=2 * usual.blocks)

@@ -25,7 +25,6 @@ from tileops.kernels.norm.row_launches import (
     RING_STAGES,
     RING_WARPS,
     SHORT_ROW,
-    SHORT_THREADS,
     WARP,
     WORTH_CUTTING,
     HeldLaunch,
@@ -40,6 +39,7 @@ from tileops.kernels.norm.row_launches import (
     held_row,
     ring_launches,
     short_launches,
+    short_threads,
     tiled_launches,
     vector_of,
 )
@@ -287,7 +287,7 @@ class ShortRows(HeldKernel):
     @classmethod
     def block_threads(cls, call: LayerNormCall) -> int:
         """As :func:`short_launch` has them."""
-        return SHORT_THREADS
+        return short_threads(cls.recipe)
 
 
 class RingRows(HeldKernel):
@@ -356,7 +356,7 @@ class HeldRows(HeldKernel):
         return bool(self.own)
 
     def _launches(self) -> Sequence[Launch]:
-        return few_launches(self.n, self.dtype) if self.few_rows else super()._launches()
+        return few_launches(self.n, self.dtype, self.recipe) if self.few_rows else super()._launches()
 
     def _rows_measured(self) -> int:
         return FEW_ROWS if self.few_rows else super()._rows_measured()
@@ -413,7 +413,7 @@ class CutRows(HeldKernel):
         return bool(self.own)
 
     def _launches(self) -> Sequence[Launch]:
-        return cut_launches(self.n, self.dtype, many=self.many_rows)
+        return cut_launches(self.n, self.dtype, self.recipe, many=self.many_rows)
 
     def _rows_measured(self) -> int:
         return super()._rows_measured() if self.many_rows else FEW_ROWS
@@ -443,7 +443,7 @@ class CutRows(HeldKernel):
     @classmethod
     def launches_of(cls, n: int, dtype: torch.dtype) -> Sequence[HeldLaunch]:
         """As :func:`cut_launches` has them for few rows."""
-        return cut_launches(n, dtype, many=False)
+        return cut_launches(n, dtype, cls.recipe, many=False)
 
     @classmethod
     def most_smem_bytes(cls) -> int:

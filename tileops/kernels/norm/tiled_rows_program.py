@@ -126,6 +126,7 @@ def tiled_rows(
                 held,
                 False,
                 False,
+                0,
             )
             square[0] += tile_square[0]
             if centred:
