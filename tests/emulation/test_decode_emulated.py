@@ -49,6 +49,18 @@ BUILDS: dict[str, tuple[type[DecodeKernel], int, dict[str, Any]]] = {
             **ROPE
         },
     ),
+    "two heads a ring, 8 heads of 128 each": (GQADecodeKernel, 90, {"heads": 32, "heads_kv": 4, "batch": 99}),
+    "two heads a ring, 5 heads of 80 each, bfloat16, in a window": (
+        GQADecodeSlidingWindowKernel,
+        80,
+        {
+            "heads": 10, "heads_kv": 2, "dim": 80, "dtype": BF16, "window_size_left": 150, "softcap": 9.0,
+            "batch": 999
+        },
+    ),
+    "two heads a ring, 1 head of 256 each": (
+        GQADecodeKernel, 89, {"heads": 2, "heads_kv": 2, "dim": 256, "batch": 999}
+    ),
     "a window and a bound": (
         GQADecodeSlidingWindowKernel, 90, {"heads": 16, "heads_kv": 2, "window_size_left": 100, "softcap": 9.0}
     ),
@@ -63,6 +75,8 @@ DAILY = (
     "8 heads of 128, long",
     "17 heads of 80",
     "64 heads of 128, bfloat16",
+    "two heads a ring, 8 heads of 128 each",
+    "two heads a ring, 5 heads of 80 each, bfloat16, in a window",
     "neighbours rotated, bfloat16, in a window",
     "float8, 17 heads, bfloat16",
 )
@@ -166,16 +180,17 @@ def test_keys_before_the_window_are_not_read(emulator: Emulator) -> None:
         check(call, out, q, k, v)
 
 
-def test_a_bad_key_or_value_reaches_the_heads_that_see_it_and_no_other(emulator: Emulator) -> None:
-    kernel, call = made_for(emulator, "8 heads of 128", batch=3, seqlen_kv=300)
+@pytest.mark.parametrize("name", ["8 heads of 128", "two heads a ring, 8 heads of 128 each"])
+def test_a_bad_key_or_value_reaches_the_heads_that_see_it_and_no_other(emulator: Emulator, name: str) -> None:
+    kernel, call = made_for(emulator, name, batch=3, seqlen_kv=300)
     q, k, v = tensors(call, device=CPU)
     clean = launched(kernel, call, 4, q, k, v)
     k[1, 70, 1, 5] = float("nan")
     v[2, 299, 0, 17] = float("nan")
     out = launched(kernel, call, 4, q, k, v)
-    assert out[1, 0, 8:].isnan().all()
+    assert out[1, 0, 8:16].isnan().all()
     assert out[2, 0, :8, 17].isnan().all()
-    out[1, 0, 8:], out[2, 0, :8, 17] = clean[1, 0, 8:], clean[2, 0, :8, 17]
+    out[1, 0, 8:16], out[2, 0, :8, 17] = clean[1, 0, 8:16], clean[2, 0, :8, 17]
     assert torch.equal(out, clean)
 
 

@@ -51,6 +51,13 @@ def kernels_for(call: AttentionCall) -> list[type[DecodeKernel]]:
     ]
 
 
+def in_pairs(batch: int, group: int, **fields: Any) -> AttentionCall:
+    """A call whose key heads are read by twos."""
+    call = AttentionCall(**{"batch": batch, "heads": 4 * group, "heads_kv": 4, "dim": 128, **fields})
+    assert GQADecodeKernel.entry_for(on_this_gpu(call))[0].layout.shape.key_heads == 2
+    return call
+
+
 @pytest.mark.parametrize("seqlen_kv", LENGTHS)
 def test_every_kernel_that_serves_a_length_matches_float64(seqlen_kv: int) -> None:
     call = AttentionCall(heads=32, heads_kv=4, dim=128, seqlen_kv=seqlen_kv)
@@ -77,6 +84,20 @@ def test_every_group_size_matches_float64_in_a_batch(group: int) -> None:
         call = AttentionCall(batch=batch, heads=2 * group, heads_kv=2, dim=128, seqlen_kv=seqlen_kv)
         for kernel in kernels_for(call):
             run(kernel, call)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dim", DIMS)
+def test_rings_of_two_heads_match_float64_for_every_head_size_and_dtype(dim: int, dtype: torch.dtype) -> None:
+    for seqlen_kv in (1, 129, 1025):
+        run(GQADecodeKernel, in_pairs(64, 4, dim=dim, seqlen_kv=seqlen_kv, dtype=dtype))
+
+
+@pytest.mark.parametrize("group", [1, 5, 7, 8])
+def test_rings_of_two_heads_match_float64_for_every_group_and_cut(group: int) -> None:
+    for batch, seqlen_kv in ((60, 1), (61, 63), (64, 65), (67, 600), (133, 4097)):
+        run(GQADecodeKernel, in_pairs(batch, group, seqlen_kv=seqlen_kv))
+        run(GQADecodeSlidingWindowKernel, in_pairs(batch, group, seqlen_kv=seqlen_kv, window_size_left=100))
 
 
 @pytest.mark.parametrize(

@@ -252,8 +252,10 @@ def test_eight_keys_of_a_ring_lie_in_different_banks_side_by_side(dtype: str) ->
             ]
 
 
-def test_one_build_serves_every_batch_and_causality() -> None:
-    calls = [documented(batch=b, is_causal=c) for b, c in itertools.product([1, 2, 64], [False, True])]
+@pytest.mark.parametrize("batches", [(1, 2, 59), (60, 64, 512)], ids=["cut", "whole"])
+def test_one_build_serves_every_batch_and_causality(batches: tuple[int, ...]) -> None:
+    """One where sequences are cut, and one where so many fill the device."""
+    calls = [documented(batch=b, is_causal=c) for b, c in itertools.product(batches, [False, True])]
     assert len({built(GQADecodeKernel, call) for call in calls}) == 1
 
 
@@ -292,6 +294,7 @@ def test_whatever_changes_the_build_changes_its_identity(fields: dict[str, objec
 
 
 SHAPES = [DecodeShape(8, 1, 3), DecodeShape(4, 1, 3, 8), DecodeShape(2, 4, 6), DecodeShape(1, 1, 2)]
+SHAPES.append(DecodeShape(4, 1, 1, key_heads=2))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -326,6 +329,70 @@ def test_the_runs_of_a_long_sequence_leave_few_multiprocessors_idle(units: int) 
     blocks = runs_for(units, DecodeShape(8, 1, 3), 132) * units
     rounds = math.ceil(blocks / 132)
     assert blocks / (rounds * 132) >= 0.75
+
+
+def batch_of(sequences: int, heads: int = 32, heads_kv: int = 8, **fields: Any) -> AttentionCall:
+    return on_arch(AttentionCall(batch=sequences, heads=heads, heads_kv=heads_kv, dim=128, **fields), 90)
+
+
+def shape_built(kernel: Any, call: AttentionCall) -> DecodeShape:
+    found: DecodeShape = kernel.entry_for(call)[0].layout.shape
+    return found
+
+
+@pytest.mark.parametrize(
+    ("call", "key_heads"),
+    [
+        (batch_of(29), 1),
+        (batch_of(30), 2),
+        (batch_of(64), 2),
+        (batch_of(59, heads_kv=4), 1),
+        (batch_of(60, heads_kv=4), 2),
+        (batch_of(600, heads=8, heads_kv=1), 1),
+        (batch_of(64, heads=33, heads_kv=11), 1),
+        (batch_of(64, heads=72), 1),
+        (batch_of(64, fuse_rope=True, rotary_dim=32), 1),
+    ],
+    ids=["cut", "nearly whole", "whole", "4 heads, cut", "4 heads", "one head", "11 heads", "groups of 9", "rotated"],
+)
+def test_rings_have_two_heads_where_whole_sequences_fill_the_device(call: AttentionCall, key_heads: int) -> None:
+    """What is stated of a block does not depend on it, and is no less."""
+    single, made = GQADecodeKernel.shape_of(call), shape_built(GQADecodeKernel, call)
+    assert made.key_heads == key_heads
+    assert made.threads == single.threads == GQADecodeKernel.block_threads(call)
+    assert made.smem_bytes(call.dim) <= single.smem_bytes(call.dim) == GQADecodeKernel.block_smem_bytes(call)
+    layout = GQADecodeKernel.entry_for(call)[0].layout
+    assert layout.units * layout.unit_rows >= call.heads
+    if key_heads == 1:
+        assert made == single
+
+
+def test_float8_and_clusters_have_rings_of_one_head() -> None:
+    assert shape_built(GQAFp8DecodeKernel, batch_of(64, is_fp8=True)).key_heads == 1
+    few = batch_of(1, heads=512, heads_kv=256, seqlen_kv=100)
+    assert shape_built(GQADecodeBs1Kernel, few).key_heads == 1
+    assert shape_built(GQADecodeSlidingWindowKernel, batch_of(64, window_size_left=9)).key_heads == 2
+
+
+@pytest.mark.parametrize("dim", DIMS)
+@pytest.mark.parametrize("arch", [80, 89, 90])
+def test_rings_of_two_heads_are_as_deep_as_is_enough_and_no_deeper_than_those_of_one(dim: int, arch: int) -> None:
+    call = on_arch(AttentionCall(batch=400, heads=16, heads_kv=8, dim=dim), arch)
+    single, made = GQADecodeKernel.shape_of(call), shape_built(GQADecodeKernel, call)
+    assert made.key_heads == 2
+    assert 1 <= made.stages <= single.stages
+    assert made.ring_bytes(dim, is_fp8=False) >= min(ENOUGH_BYTES, single.ring_bytes(dim, is_fp8=False))
+    shallower = dataclasses.replace(made, stages=made.stages - 1)
+    assert made.stages == 1 or shallower.ring_bytes(dim, is_fp8=False) < ENOUGH_BYTES
+    assert made.smem_bytes(dim) <= single.smem_bytes(dim)
+
+
+def test_runs_leave_sequences_whole_where_nearly_as_many_do() -> None:
+    pair = DecodeShape(4, 1, 1, key_heads=2)
+    found = {batch: runs_of(10_000, pair, 33, batch) for batch in (29, 30, 32, 33, 48, 64, 96)}
+    assert found == {29: 33, 30: 30, 32: 32, 33: 33, 48: 33, 64: 32, 96: 32}
+    assert runs_of(10_000, DecodeShape(8, 1, 2), 33, 32) == 33
+    assert runs_of(100, pair, 33, 32) == 16
 
 
 def test_query_heads_beyond_a_warp_are_shared_by_more_warps() -> None:
@@ -364,9 +431,9 @@ def test_a_cut_is_remembered_and_no_more_than_so_many_are(monkeypatch: pytest.Mo
     kernel: Any = GQADecodeKernel.entry_for(call)[1]()
     layout, full = kernel.build.layout, kernel.full_runs
     for tiles in range(1, 2 * decode_kernel.MOST_CUTS):
-        found = kernel.cut_of(tiles)
+        found = kernel.cut_of(1, tiles)
         assert found == cut_tiles(tiles, layout, runs_of(tiles, layout.shape, full))
-        assert kernel.cut_of(tiles) is found
+        assert kernel.cut_of(1, tiles) is found
         assert 1 <= len(kernel.cuts) <= decode_kernel.MOST_CUTS
 
 

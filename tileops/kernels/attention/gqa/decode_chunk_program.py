@@ -27,7 +27,7 @@ ABBREVIATIONS = {"float16": "fp16", "bfloat16": "bf16"}
 @T.macro
 def meet(ring_warp, lay: DecodeLayout):
     """The warps that share a ring."""
-    if lay.shape.row_warps == 1:
+    if lay.shape.ring_warps == 1:
         T.sync_warp()
     else:
         T.sync_threads(8 + ring_warp, lay.lanes)
@@ -45,15 +45,22 @@ def load(to: Any, source: Any) -> Any:
 
 @T.macro
 def fetch(source, ring, sequence, key, head_kv, slot, lane, seqlen_kv, lay: DecodeLayout):
-    """A chunk of 16 keys from *key* on into the rows of *slot*; for those past the end, the last one."""
+    """A chunk of 16 keys from *key* on into the rows of *slot*; for those past the end, the last one.
+
+    Of each of the heads from *head_kv* on that a ring has, those of the next one into the next slot: neighbouring
+    threads read neighbouring heads of a key.
+    """
+    heads = lay.shape.key_heads
     near = T.alloc_var("int32")
-    for i in T.unroll(-(-STEP * lay.vectors // lay.lanes)):
+    for i in T.unroll(-(-STEP * heads * lay.vectors // lay.lanes)):
         at = i * lay.lanes + lane
-        if STEP * lay.vectors % lay.lanes == 0 or at < STEP * lay.vectors:
-            near = T.min(key + at // lay.vectors, seqlen_kv - 1)
+        if STEP * heads * lay.vectors % lay.lanes == 0 or at < STEP * heads * lay.vectors:
+            row = at // lay.vectors // heads
+            head = at // lay.vectors % heads
+            near = T.min(key + row, seqlen_kv - 1)
             load(
-                ring_at(ring, slot, at // lay.vectors, at % lay.vectors * lay.wide, "w", lay),
-                T.access_ptr(source[sequence, near, head_kv, at % lay.vectors * lay.wide], "r", lay.wide),
+                ring_at(ring, slot + head, row, at % lay.vectors * lay.wide, "w", lay),
+                T.access_ptr(source[sequence, near, head_kv + head, at % lay.vectors * lay.wide], "r", lay.wide),
             )
 
 

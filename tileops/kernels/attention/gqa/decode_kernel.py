@@ -20,6 +20,7 @@ from tileops.kernels.attention.gqa.decode_shape import (
     Ladder,
     decode_refusal,
     head_refusal,
+    paired,
     row_warps_for,
 )
 from tileops.kernels.kernel_base import Entry, Kernel
@@ -98,10 +99,10 @@ class Room(NamedTuple):
 class DecodeKernel(Kernel, GQADenseFwdInterface):
     """Split decode for any batch, any number of keys and any group of query heads to a key head.
 
-    A block multiplies the query heads of one key head with one run of keys; the last block of a sequence that is cut
-    adds its parts, in the same launch. The room for the parts is a few megabytes at most, whatever the number of
-    sequences and keys; it is kept for each stream, as launches of a stream come one after another. A launch that is
-    captured in a graph has its own.
+    A block multiplies the query heads of one key head, or of two, with one run of keys; the last block of a sequence
+    that is cut adds its parts, in the same launch. The room for the parts is a few megabytes at most, whatever the
+    number of sequences and keys; it is kept for each stream, as launches of a stream come one after another. A launch
+    that is captured in a graph has its own.
 
     Args:
         build: What to build; see :meth:`entry_for`.
@@ -122,7 +123,7 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
         )
         self.launch = self.attend.launch
         self.most = cut_tiles(self.full_runs, build.layout, self.full_runs)
-        self.cuts: dict[int, DecodeCut] = {}
+        self.cuts: dict[tuple[int, int], DecodeCut] = {}
         self.rooms: dict[tuple[torch.device, int], Room] = {}
 
     @classmethod
@@ -166,14 +167,20 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
 
     @classmethod
     def entry_for(cls, call: AttentionCall) -> Entry:
-        """Heads, head size, dtype, scale, softcap, window and device facts are held; batch and keys are not."""
+        """Heads, head size, dtype, scale, softcap, window and device facts are held; batch and keys are not.
+
+        They may decide what a block looks like, which is held.
+        """
+        shape = cls.shape_of(call)
+        if not call.is_fp8 and call.rotary_dim == 0:
+            shape = paired(shape, call.dim, call.batch, call.heads, call.heads_kv, sm_count_of(call))
         layout = DecodeLayout(
             heads=call.heads,
             heads_kv=call.heads_kv,
             dim=call.dim,
             dtype="float8_e4m3fn" if call.is_fp8 else dtype_name(call.dtype),
             out_dtype=dtype_name(call.dtype),
-            shape=cls.shape_of(call),
+            shape=shape,
             rotary_dim=call.rotary_dim,
             interleaved=call.rope_interleaved,
         )
@@ -188,14 +195,15 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
         )
         return build, lambda: cls(build)
 
-    def cut_of(self, tiles: int) -> DecodeCut:
-        """How the tiles of a call are cut; remembered."""
-        cut = self.cuts.get(tiles)
+    def cut_of(self, batch: int, tiles: int) -> DecodeCut:
+        """How the tiles of a call of *batch* sequences are cut; remembered."""
+        cut = self.cuts.get((batch, tiles))
         if cut is None:
             if len(self.cuts) >= MOST_CUTS:
                 self.cuts.clear()
             layout = self.build.layout
-            cut = self.cuts[tiles] = cut_tiles(tiles, layout, runs_of(tiles, layout.shape, self.full_runs))
+            runs = runs_of(tiles, layout.shape, self.full_runs, batch)
+            cut = self.cuts[batch, tiles] = cut_tiles(tiles, layout, runs)
         return cut
 
     def forward(
@@ -211,8 +219,9 @@ class DecodeKernel(Kernel, GQADenseFwdInterface):
         if keys == 0:
             return torch.zeros(q.shape, dtype=self.build.dtype, device=q.device)
         first = max(0, keys - 1 - window) if window >= 0 else 0
-        tiles = tiles_of(k.shape[0], keys - first, self.build.layout.shape)
-        return self._attend(q, k, v, self.cut_of(tiles), first, scales, rotation)
+        batch = k.shape[0]
+        cut = self.cut_of(batch, tiles_of(batch, keys - first, self.build.layout.shape))
+        return self._attend(q, k, v, cut, first, scales, rotation)
 
     def attend_in_runs(
         self,

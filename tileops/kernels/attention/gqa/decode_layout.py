@@ -64,27 +64,35 @@ class DecodeLayout:
     @property
     def head_blocks(self) -> int:
         """Units of a key head."""
-        return -(-self.group // self.unit_rows)
+        return -(-self.group * self.shape.key_heads // self.unit_rows)
 
     @property
     def units(self) -> int:
         """Units of a sequence."""
-        return self.heads_kv * self.head_blocks
+        return self.heads_kv // self.shape.key_heads * self.head_blocks
 
     @property
     def halves(self) -> int:
         """Halves of a product's 16 rows that hold heads."""
-        return 1 if self.unit_rows <= ROWS // 2 else 2
+        return 1 if self.unit_rows // self.shape.key_heads <= ROWS // 2 else 2
 
     @property
     def depth(self) -> int:
         """Steps of a product over a head."""
         return self.dim // STEP
 
+    def first_row(self, warp: Any, lane: Any) -> Any:
+        """First query head of the unit of a thread, the *lane* of this *warp* of those that share a ring."""
+        return warp * (ROWS if self.shape.key_heads == 1 else self.group) + lane // 4
+
+    def ends_at(self, warp: Any, rows: Any) -> Any:
+        """Where the query heads of this *warp* end, of a unit of *rows*."""
+        return rows if self.shape.key_heads == 1 else (warp + 1) * self.group
+
     @property
     def lanes(self) -> int:
         """Threads that share a ring."""
-        return WARP * self.shape.row_warps
+        return WARP * self.shape.ring_warps
 
     @property
     def wide(self) -> int:
@@ -111,8 +119,8 @@ class DecodeLayout:
 
     @property
     def value_slots(self) -> int:
-        """Slots of the ring before those of the values; a slot has 16 keys or values."""
-        return self.shape.key_warps * self.shape.stages
+        """Slots of the ring before those of the values; a slot has 16 keys or values of one head."""
+        return self.shape.key_warps * self.shape.stages * self.shape.key_heads
 
     @property
     def float_pitch(self) -> int:

@@ -27,20 +27,23 @@ AT_ONCE = 16
 
 @T.macro
 def meet_warps(
-    merged, warp_base, warp_total, block_stats, held, low, top, total, shrink, value_scale, key_warp, own_row, lane,
-    lay: DecodeLayout,
+    merged, warp_base, warp_total, block_stats, held, low, top, total, shrink, value_scale, key_warp, own_row, end,
+    lane, lay: DecodeLayout,
 ):  # fmt: skip
-    """Bring what the key warps hold to one base, into *merged*; *block_stats* become base and weight of each row."""
+    """Bring what the key warps hold to one base, into *merged*; *block_stats* become base and weight of each row.
+
+    A thread has the rows *own_row* and 8 after it, of those before *end*.
+    """
     row = T.alloc_var("int32")
     for half in T.unroll(lay.halves):
         total[half] += T.shfl_xor(total[half], 1)
         total[half] += T.shfl_xor(total[half], 2)
-        if lane % 4 == 0 and own_row + half * 8 < lay.unit_rows:
+        if lane % 4 == 0 and own_row + half * 8 < end:
             warp_base[key_warp, own_row + half * 8] = low[half]
             warp_total[key_warp, own_row + half * 8] = total[half]
     T.sync_threads()
     for half in T.unroll(lay.halves):
-        if own_row + half * 8 < lay.unit_rows:
+        if own_row + half * 8 < end:
             row = own_row + half * 8
             top[half] = warp_base[0, row]
             for w in T.unroll(1, lay.shape.key_warps):

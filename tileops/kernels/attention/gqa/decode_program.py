@@ -2,14 +2,15 @@
 
 No ``from __future__ import annotations`` here: TileLang evaluates the annotations of a program.
 
-A *unit* is the query heads that a block holds, of one sequence: at most ``16 * row_warps`` of one key head. The tiles
-of keys of all sequences make one line, which is cut into *runs* that differ by one tile at most; a block takes one run
-for the heads of its unit. Blocks that follow each other take the same run for the heads that follow: what they read
-lies side by side in memory. Where a sequence lies in one run, its block writes the result. Otherwise every block writes
-its part, and the block that is the last to do so adds the parts, always in the order of the keys.
+A *unit* is the query heads that a block holds, of one sequence: at most ``16 * row_warps`` of one key head, or those of
+two. The tiles of keys of all sequences make one line, which is cut into *runs* that differ by one tile at most; a block
+takes one run for the heads of its unit. Blocks that follow each other take the same run for the heads that follow: what
+they read lies side by side in memory. Where a sequence lies in one run, its block writes the result. Otherwise every
+block writes its part, and the block that is the last to do so adds the parts, always in the order of the keys.
 
 Every *key warp* reads keys of its own into a ring of its own and holds its own softmax: warps meet when the block
-leaves a sequence. Where a key head has more than 16 query heads, several warps share the keys of one ring. The blocks
+leaves a sequence. Where a key head has more than 16 query heads, several warps share the keys of one ring; so they do
+where a ring has two key heads, which are read together, and then each warp takes the keys of one. The blocks
 of a cluster, where there is one, take one run together: each adds up a slice of what all of them hold.
 
 Splitting the keys of a sequence over blocks is FlashDecoding (Dao et al., 2023); the softmax that is held while keys
@@ -41,7 +42,7 @@ from tileops.kernels.attention.gqa.decode_merge_program import (
     rows_of_block,
     write_rows,
 )
-from tileops.kernels.attention.gqa.decode_shape import ROWS, STEP
+from tileops.kernels.attention.gqa.decode_shape import STEP
 from tileops.kernels.attention.gqa.score_macros_program import LOG2_E, WEIGHT_BITS
 
 __all__ = ["PASSES", "decode"]
@@ -174,9 +175,10 @@ def decode(lay: DecodeLayout, sm_scale: float, softcap: float) -> Any:
             key_warp = thread // lay.lanes
             row_warp = thread % lay.lanes // WARP
             ring_lane = thread % lay.lanes
-            ring_from = key_warp * stages
+            own_head = row_warp if shape.key_heads > 1 else 0
+            ring_from = key_warp * stages * shape.key_heads
             rank = block % cluster
-            own_row = row_warp * ROWS + lane // 4
+            own_row = lay.first_row(row_warp, lane)
 
             if cluster > 1:
                 T.cluster_arrive_relaxed()
@@ -189,10 +191,10 @@ def decode(lay: DecodeLayout, sm_scale: float, softcap: float) -> Any:
                 stop = stop + 1
             sequence_from = T.truncdiv(start, span)
             sequence_to = T.truncdiv(stop - 1, span)
-            head_kv = T.truncdiv(unit, lay.head_blocks)
+            head_kv = T.truncdiv(unit, lay.head_blocks) * shape.key_heads
             rows = T.truncmod(unit, lay.head_blocks) * unit_rows
             head = head_kv * lay.group + rows
-            rows = T.min(lay.group - rows, unit_rows)
+            rows = T.min(lay.group * shape.key_heads - rows, unit_rows)
 
             for sequence in T.serial(sequence_from, sequence_to + 1):
                 key_from = T.max(start - sequence * span, 0)
@@ -204,14 +206,19 @@ def decode(lay: DecodeLayout, sm_scale: float, softcap: float) -> Any:
                 for stage in T.unroll(stages):
                     key = key_from + stage * tile_keys
                     if stage < trips:
-                        fetch(k, ring, sequence, key, head_kv, ring_from + stage, ring_lane, seqlen_kv, lay)
+                        fetch(
+                            k, ring, sequence, key, head_kv, ring_from + stage * shape.key_heads, ring_lane, seqlen_kv,
+                            lay,
+                        )  # fmt: skip
                     T.ptx_commit_group()
                     if stage < trips:
-                        slot = lay.value_slots + ring_from + stage
+                        slot = lay.value_slots + ring_from + stage * shape.key_heads
                         fetch(v, ring, sequence, key, head_kv, slot, ring_lane, seqlen_kv, lay)
                     T.ptx_commit_group()
 
-                take_queries(q, rotation, queries, sequence, head, rows, own_row, lane, seqlen_kv, lay)
+                take_queries(
+                    q, rotation, queries, sequence, head, lay.ends_at(row_warp, rows), own_row, lane, seqlen_kv, lay
+                )  # fmt: skip
                 take_scales(scales, scale, value_scale, sequence, head, head_kv, rows, row_warp, lane, scale_in, lay)
                 run_from = sequence * span
                 run_to = run_from + span - 1
@@ -232,7 +239,7 @@ def decode(lay: DecodeLayout, sm_scale: float, softcap: float) -> Any:
                     weights[i] = T.cast(0, lay.held_dtype)
 
                 for trip in T.serial(trips):
-                    slot = ring_from + T.truncmod(trip, stages)
+                    slot = ring_from + T.truncmod(trip, stages) * shape.key_heads
                     key = key_from + trip * tile_keys
                     T.ptx_wait_group(2 * stages - 1)
                     meet(key_warp, lay)
@@ -241,7 +248,7 @@ def decode(lay: DecodeLayout, sm_scale: float, softcap: float) -> Any:
                         meet(key_warp, lay)
                     for i in T.unroll(8):
                         scores[i] = 0.0
-                    score(queries, ring, scores, fragment, packed, slot, lane, lay)
+                    score(queries, ring, scores, fragment, packed, slot + own_head, lane, lay)
                     meet(key_warp, lay)
                     if trip + stages < trips:
                         fetch(k, ring, sequence, key + stages * tile_keys, head_kv, slot, ring_lane, seqlen_kv, lay)
@@ -252,7 +259,7 @@ def decode(lay: DecodeLayout, sm_scale: float, softcap: float) -> Any:
                     T.ptx_wait_group(2 * stages - 1)
                     meet(key_warp, lay)
                     slot = lay.value_slots + slot
-                    weigh(weights, ring, held, fragment, packed, swapped, slot, lane, lay)
+                    weigh(weights, ring, held, fragment, packed, swapped, slot + own_head, lane, lay)
                     meet(key_warp, lay)
                     if trip + stages < trips:
                         fetch(v, ring, sequence, key + stages * tile_keys, head_kv, slot, ring_lane, seqlen_kv, lay)
@@ -260,7 +267,7 @@ def decode(lay: DecodeLayout, sm_scale: float, softcap: float) -> Any:
 
                 meet_warps(
                     merged, warp_base, warp_total, block_stats, held, low, top, total, shrink, value_scale, key_warp,
-                    own_row, lane, lay,
+                    own_row, lay.ends_at(row_warp, unit_rows), lane, lay,
                 )  # fmt: skip
                 if cluster > 1:
                     meet_blocks(mine, all_shares, all_stats, block_stats, merged, added, thread, rank, lay)

@@ -30,6 +30,7 @@ __all__ = [
     "head_bytes",
     "head_refusal",
     "one_sequence_ladder",
+    "paired",
     "row_warps_for",
 ]
 
@@ -71,16 +72,19 @@ class DecodeShape:
     """What a block looks like.
 
     Attributes:
-        key_warps: Warps, or groups of *row_warps*, that take different keys of a head.
+        key_warps: Warps, or groups of those that share a ring, that take different keys of a head.
         row_warps: Warps that share keys, each with 16 query heads.
         stages: Chunks of 16 keys, and of values, in the ring of a warp.
         cluster: Blocks that take a run together, and add up through each other's shared memory.
+        key_heads: Key heads of a ring, each of a warp of its own where there are two: what is read of a key is as
+            much longer.
     """
 
     key_warps: int
     row_warps: int
     stages: int
     cluster: int = 1
+    key_heads: int = 1
 
     @property
     def tile_keys(self) -> int:
@@ -88,13 +92,18 @@ class DecodeShape:
         return STEP * self.key_warps * self.cluster
 
     @property
+    def ring_warps(self) -> int:
+        """Warps that share a ring."""
+        return self.row_warps * self.key_heads
+
+    @property
     def threads(self) -> int:
         """Threads of a block."""
-        return 32 * self.key_warps * self.row_warps
+        return 32 * self.key_warps * self.ring_warps
 
     def rows(self, group: int) -> int:
-        """Query heads of a block, where *group* of them share a key head."""
-        return min(group, ROWS * self.row_warps)
+        """Query heads of a block, where *group* of them share a key head: at most half as many of each of two."""
+        return min(group, ROWS * self.row_warps // self.key_heads) * self.key_heads
 
     def ring_bytes(self, dim: int, is_fp8: bool) -> int:
         """Shared memory of the rings of a block."""
@@ -115,7 +124,7 @@ class DecodeShape:
         return ring + known + SMALL_BUFFERS * SHARED_ALIGNMENT
 
     def _rings(self, stages: int, dim: int, is_fp8: bool) -> int:
-        return 2 * self.key_warps * stages * STEP * head_bytes(dim, is_fp8)
+        return 2 * self.key_warps * stages * STEP * self.key_heads * head_bytes(dim, is_fp8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +187,39 @@ def one_sequence_ladder(keys: int) -> Ladder:
 def row_warps_for(heads: int, heads_kv: int) -> int:
     """Warps that share the keys of a ring: enough for the query heads of a key head, or for 64 of them."""
     return 1 if heads <= ROWS * heads_kv else 2 if heads <= 2 * ROWS * heads_kv else 4
+
+
+PAIRED_SHARE: Final = 0.9
+"""Of the multiprocessors that blocks of two key heads and a whole sequence are to fill, or else a ring has one head.
+
+On an H200 (2026-12-01, attention trials in ``benchmarks/results``; 32 query heads on 8 key heads of 128, float16;
+blocks of eight warps) 64 times 8,192 keys took 479.1 us with rings of two heads and one chunk, 480.1 and two chunks,
+484.8 with one head and one chunk, 486.9 and two chunks; 32 times 4,096 124.9, 125.0, 125.9 and 126.7. Where rings of
+two heads leave sequences cut it was 67.8, 67.9, 66.0 and 65.7 for 16 times 4,096. Heads of other sizes have not been
+compared."""
+
+
+def paired(shape: DecodeShape, dim: int, batch: int, heads: int, heads_kv: int, sm_count: int) -> DecodeShape:
+    """*shape* with half as many key warps and two key heads to a ring, where that is faster.
+
+    Their query heads are at most as many as the rows of *shape*, so that the block takes no more shared memory.
+
+    Args:
+        shape: With one key head to a ring, of 16 bits.
+        dim: Elements of a head.
+        batch: Sequences.
+        heads: Query heads.
+        heads_kv: Key heads.
+        sm_count: Multiprocessors.
+    """
+    halved = heads // heads_kv <= ROWS // 2 and heads_kv % 2 == 0
+    filled = batch * (heads_kv // 2) >= PAIRED_SHARE * sm_count
+    if shape.cluster > 1 or shape.row_warps > 1 or shape.key_warps % 2 != 0 or not halved or not filled:
+        return shape
+    pair = dataclasses.replace(shape, key_warps=shape.key_warps // 2, key_heads=2, stages=1)
+    while pair.stages < shape.stages and pair.ring_bytes(dim, is_fp8=False) < ENOUGH_BYTES:
+        pair = dataclasses.replace(pair, stages=pair.stages + 1)
+    return pair
 
 
 def head_refusal(dim: int, dtype: torch.dtype) -> str | None:
