@@ -52,8 +52,11 @@ def kernels_for(call: AttentionCall) -> list[type[DecodeKernel]]:
 
 
 def in_pairs(batch: int, group: int, **fields: Any) -> AttentionCall:
-    """A call whose key heads are read by twos."""
+    """A call whose key heads are read by twos, of *batch* sequences where 132 multiprocessors are to be filled."""
     call = AttentionCall(**{"batch": batch, "heads": 4 * group, "heads_kv": 4, "dim": 128, **fields})
+    sm_count = on_this_gpu(call).sm_count
+    assert sm_count is not None
+    call = dataclasses.replace(call, batch=batch + max(0, (sm_count - 131) // 2))
     assert GQADecodeKernel.entry_for(on_this_gpu(call))[0].layout.shape.key_heads == 2
     return call
 

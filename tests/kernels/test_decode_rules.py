@@ -349,11 +349,25 @@ def shape_built(kernel: Any, call: AttentionCall) -> DecodeShape:
         (batch_of(59, heads_kv=4), 1),
         (batch_of(60, heads_kv=4), 2),
         (batch_of(600, heads=8, heads_kv=1), 1),
+        (batch_of(1, heads=512, heads_kv=256), 1),
+        (batch_of(2, heads=512, heads_kv=256), 2),
         (batch_of(64, heads=33, heads_kv=11), 1),
         (batch_of(64, heads=72), 1),
         (batch_of(64, fuse_rope=True, rotary_dim=32), 1),
     ],
-    ids=["cut", "nearly whole", "whole", "4 heads, cut", "4 heads", "one head", "11 heads", "groups of 9", "rotated"],
+    ids=[
+        "cut",
+        "nearly whole",
+        "whole",
+        "4 heads, cut",
+        "4 heads",
+        "one head",
+        "one sequence",
+        "two sequences",
+        "11 heads",
+        "groups of 9",
+        "rotated",
+    ],
 )
 def test_rings_have_two_heads_where_whole_sequences_fill_the_device(call: AttentionCall, key_heads: int) -> None:
     """What is stated of a block does not depend on it, and is no less."""

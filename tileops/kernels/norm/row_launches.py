@@ -56,6 +56,9 @@ WARP: Final = 32
 SHORT_THREADS: Final = 128
 """Threads of a block of short rows, but for those of LayerNorm; see :func:`short_launch`."""
 
+SHORT_VALUES: Final = 8
+"""Values of a short row in a thread of a full warp, up to which registers leave room for more beside them: CUDA 13.0
+spills 84 bytes a thread of RMSNorm with 512 elements of 16 bits, four rows at a time, and 136 of AdaLN-Zero."""
 CUT_LANES: Final = 256
 """Threads of each block of a cluster."""
 
@@ -124,7 +127,7 @@ class HeldLaunch:
         groups: Groups of such threads in a block.
         rows: Rows that a group has at a time.
         blocks: Blocks of a cluster that share a row.
-        resident: Blocks that a multiprocessor is to hold.
+        resident: Blocks that a multiprocessor is to hold; on SM86, which holds 16 at most, more say nothing.
         ahead: Weights are loaded before the statistics are known.
         in_shared: A row waits in shared memory and not in registers.
         distances: Of a centred row, distances from a point near the mean wait in registers too.
@@ -215,8 +218,8 @@ def keeps(n: int, recipe: RowRecipe) -> bool:
     """Whether results of rows of *n* elements are to be the last to leave the L2 cache.
 
     RMSNorm took 62.7 us at 8192 x 8192 in float16 where they are and 65.1 else, add + LayerNorm 127.3 and 131.4;
-    LayerNorm 63.6 and 65.2, but 8192 x 3000 27.2 and 26.8. AdaLN-Zero, which reads four times as much as it writes,
-    took 158.2 and 156.1 (H200, 2026-12-01, row trials in ``benchmarks/results``).
+    LayerNorm 63.6 and 65.2, in another run 64.1 and 64.7, but 8192 x 3000 27.2 and 26.8. AdaLN-Zero, which reads four
+    times as much as it writes, took 158.2 and 156.1 (H200, 2026-12-01, row trials in ``benchmarks/results``).
     """
     return recipe.shared and (recipe.residual or not recipe.centred or n > NARROW_ROW)
 
@@ -230,22 +233,30 @@ def short_launch(n: int, dtype: torch.dtype, recipe: RowRecipe) -> HeldLaunch:
     """Rows of at most :data:`SHORT_ROW` elements: a warp or less each, several to a block.
 
     At 65536 x 256 LayerNorm took 18.4 and 18.7 us in float16 and bfloat16 with blocks of 64 threads, 24 of them, and
-    18.7 and 18.9 with ten blocks of 128; RMSNorm 17.8 and 17.8 with four rows at a time, 18.0 and 18.1 with two; AdaLN
-    32.0 and 32.0 with scale and shift loaded ahead and eight blocks, 32.4 and 32.5 with them loaded last and ten;
-    AdaLN-Zero 40.0 and 40.1 with one vector a thread, all loaded ahead, 40.3 and 40.4 with two, loaded last (H200,
-    2026-12-01, row trials in ``benchmarks/results``).
+    18.7 and 18.9 with ten blocks of 128; RMSNorm 17.8 and 17.8 with four rows at a time and results that leave the
+    cache last, 18.0 and 18.1 with two and usual ones; AdaLN 32.0 and 32.0 with scale and shift loaded ahead and eight
+    blocks, 32.4 and 32.5 with them loaded last and ten; AdaLN-Zero 40.0 and 40.1 with one vector a thread, all loaded
+    ahead, 40.3 and 40.4 with two, loaded last (H200, 2026-12-01, row trials in ``benchmarks/results``). Where a thread
+    has more than :data:`SHORT_VALUES`, four rows of RMSNorm and all that AdaLN-Zero reads spill: two rows then, and
+    loads when they are used.
     """
     vector, threads = vector_of(n, dtype), short_threads(recipe)
-    plain = recipe.inputs == 1
-    vectors = 2 if recipe.centred and not recipe.residual and not recipe.gated else 1
+    brief = vector * -(-n // (vector * WARP)) <= SHORT_VALUES
+    rows, resident, vectors = 1, 12, 1
+    if not recipe.centred and not recipe.residual:
+        rows, resident = (4, 8) if brief else (2, 10)
+    elif threads < SHORT_THREADS:
+        vectors, resident = 2, 24 if dtype.itemsize == 2 else 20
+    elif not recipe.residual and not (recipe.gated and brief):
+        vectors, resident = 2, 10 if recipe.gated else 8
     lanes = short_lanes(n, vectors * vector)
     return HeldLaunch(
         vector,
         lanes,
         groups=threads // lanes,
-        rows=1 if recipe.centred or recipe.residual else 4,
-        resident=24 if threads < SHORT_THREADS else 8 if plain or vectors == 2 else 12,
-        ahead=recipe.centred and not recipe.residual,
+        rows=rows,
+        resident=resident,
+        ahead=recipe.centred and not recipe.residual and (brief or not recipe.gated),
         distances=recipe.centred and recipe.shared,
         keeps=keeps(n, recipe),
     )

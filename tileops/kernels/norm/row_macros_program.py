@@ -38,18 +38,18 @@ static __device__ __forceinline__ void taken_anew(void* held, uint32_t zero) {
   #pragma unroll
   for (int i = 0; i < bytes / int(sizeof(Word)); ++i) reinterpret_cast<Word*>(held)[i] ^= Word(zero);
 }
-template <int bytes> static __device__ __forceinline__ void afresh(void* held, int at, float after) {
+template <typename Word, int bytes>
+static __device__ __forceinline__ void afresh(void* held, int at, float after) {
   uint32_t zero;
   asm volatile("clz.b32 %0, %1;" : "=r"(zero) : "r"(__float_as_uint(after)));
   zero >>= 6;
-  if constexpr (bytes % 4 == 0) taken_anew<uint32_t, bytes>(static_cast<char*>(held) + at, zero);
-  else taken_anew<uint16_t, bytes>(static_cast<char*>(held) + at, zero);
+  taken_anew<Word, bytes>(static_cast<char*>(held) + at, zero);
 }
 """
 """CUDA source of ``afresh``, which leaves values as they are, but no compiler knows: leading zeros of a word are 32 at
 most. What was made of values before is not held beside them until it is needed again, and made of them again then. A
-LayerNorm of rows of 65,536 elements of 16 bits that wait in the registers of 1,024 threads spills 332 bytes a thread
-without, and 16 with it (CUDA 13.0)."""
+LayerNorm of rows of 65,536 elements of float16 that wait in the registers of 1,024 threads, looked at once, spills 172
+bytes a thread without, and 16 with it (CUDA 13.0)."""
 NEAR = 16.0
 """How many variances from the mean the square of a point's distance may be. The variance is then the difference of two
 sums of which the larger is up to 17 times as much: four bits of 24 are lost, where a 16-bit result has 11 or fewer."""
@@ -156,12 +156,18 @@ def take_distances(
 
 
 @T.macro
-def look_again(values, begin, again, fresh, after):
-    """Have *values* read again; see :func:`look`. Those in registers not before *after* is known."""
+def look_again(values, begin, vector, again, fresh, after):
+    """Have *values* read again; see :func:`look`. Those in registers not before *after* is known.
+
+    They lie as a vector does: where that is a single value, at multiples of two bytes.
+    """
     if again:
         T.sync_warp()
     elif fresh > 0:
-        T.call_extern("handle", f"afresh<{fresh}>", values.data, begin * (DataType(values.dtype).bits // 8), after)
+        T.call_extern(
+            "handle", f"afresh<{'uint16_t' if vector == 1 else 'uint32_t'}, {fresh}>", values.data,
+            begin * (DataType(values.dtype).bits // 8), after,
+        )  # fmt: skip
 
 
 @T.macro
@@ -189,7 +195,7 @@ def look(
                 T.sync_warp()
         else:
             take_mean(values, begin, step, steps, vector, span, column, left, width, inverse, point, r, wide, sums)
-            look_again(values, begin, again, fresh, point[r])
+            look_again(values, begin, vector, again, fresh, point[r])
         take_distances(
             values, begin, step, steps, vector, span, column, left, width, inverse, point, rest, square, r, distances,
             keep, wide, sums, others,
@@ -201,14 +207,14 @@ def look(
                 T.And(square[r] <= MOST, rest[r] * rest[r] * count * (NEAR + 1.0) <= square[r] * NEAR), 0, 1
             )
             if T.any_sync(far != 0):
-                look_again(values, begin, again, fresh, square[r])
+                look_again(values, begin, vector, again, fresh, square[r])
                 take_mean(values, begin, step, steps, vector, span, column, left, width, inverse, point, r, wide, sums)
-                look_again(values, begin, again, fresh, point[r])
+                look_again(values, begin, vector, again, fresh, point[r])
                 take_distances(
                     values, begin, step, steps, vector, span, column, left, width, inverse, point, rest, square, r,
                     distances, keep, wide, sums, others,
                 )  # fmt: skip
-        look_again(values, begin, False, fresh, square[r])
+        look_again(values, begin, vector, False, fresh, square[r])
         # Squares about the point, less those of the rest, which no infinity may be taken off.
         square[r] = T.max(square[r] - T.min(rest[r] * rest[r] * count, MOST), 0.0)
     else:

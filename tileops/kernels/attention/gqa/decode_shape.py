@@ -195,8 +195,8 @@ PAIRED_SHARE: Final = 0.9
 On an H200 (2026-12-01, attention trials in ``benchmarks/results``; 32 query heads on 8 key heads of 128, float16;
 blocks of eight warps) 64 times 8,192 keys took 479.1 us with rings of two heads and one chunk, 480.1 and two chunks,
 484.8 with one head and one chunk, 486.9 and two chunks; 32 times 4,096 124.9, 125.0, 125.9 and 126.7. Where rings of
-two heads leave sequences cut it was 67.8, 67.9, 66.0 and 65.7 for 16 times 4,096. Heads of other sizes have not been
-compared."""
+two heads leave sequences cut it was 67.8, 67.9, 66.0 and 65.7 for 16 times 4,096. Heads of other sizes, and fewer keys,
+have not been compared; a single sequence has one head to a ring."""
 
 
 def paired(shape: DecodeShape, dim: int, batch: int, heads: int, heads_kv: int, sm_count: int) -> DecodeShape:
@@ -213,7 +213,7 @@ def paired(shape: DecodeShape, dim: int, batch: int, heads: int, heads_kv: int, 
         sm_count: Multiprocessors.
     """
     halved = heads // heads_kv <= ROWS // 2 and heads_kv % 2 == 0
-    filled = batch * (heads_kv // 2) >= PAIRED_SHARE * sm_count
+    filled = batch > 1 and batch * (heads_kv // 2) >= PAIRED_SHARE * sm_count
     if shape.cluster > 1 or shape.row_warps > 1 or shape.key_warps % 2 != 0 or not halved or not filled:
         return shape
     pair = dataclasses.replace(shape, key_warps=shape.key_warps // 2, key_heads=2, stages=1)
