@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from norm_channels import channel_cases
-from norm_page import MEASURED, table
+from norm_page import MEASURED, rivals_of, table
 from norm_rows import host_rows, row_cases
 from reports import arguments, keep, report_of
 from rich.console import Console
@@ -28,7 +28,6 @@ from timing import Case, Timer, Work, copying, empty_kernel, failure_of
 from tileops.kernels.tilelang_build import dtype_name
 
 NAMES = ("torch", "tilelang", "triton", "liger-kernel", "flashinfer-python")
-PEERS = ("torch", "torch.compile", "liger", "flashinfer")
 COLUMNS = ("op", "shape", "dtype", *MEASURED)
 ROUNDS, EACH = 11, 3
 """Turns of each call that is timed, and calls of a turn: 33 in all."""
@@ -78,7 +77,7 @@ def measured(case: Case, timer: Timer, empty: Work) -> dict[str, Any]:
     if case.shape[0] == 1:
         works["empty"] = empty
     line.update({name: round(us, 2) for name, us in timer.in_turn(works, ROUNDS, EACH, pause_s=0.0).items()})
-    rivals = [value for name, value in line.items() if name in PEERS and isinstance(value, float)]
+    rivals = rivals_of(line)
     if isinstance(line["ours"], float):
         line["share"] = round(line["copy"] / line["ours"], 3)
         line["ahead"] = round(min(rivals) / line["ours"], 2) if rivals else None

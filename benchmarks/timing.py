@@ -65,7 +65,7 @@ class Timer:
     def __init__(self) -> None:
         self._flushed = torch.empty((READ_ROWS, FLUSHED_BYTES // 4 // READ_ROWS), dtype=torch.int32, device=CUDA)
         self._read = torch.empty(READ_ROWS, dtype=torch.int32, device=CUDA)
-        self._copies: dict[int, float] = {}
+        self._bandwidth: float | None = None
 
     def __call__(self, work: Work) -> float:
         """Median microseconds of *work*."""
@@ -116,15 +116,11 @@ class Timer:
             return None
         return statistics.median(map(sum, calls))
 
-    def copy(self, size: int) -> float:
-        """Median microseconds of a copy that reads and writes *size* bytes in all."""
-        if size not in self._copies:
-            self._copies[size] = self(copying(size))
-        return self._copies[size]
-
     def bandwidth(self) -> float:
         """Bytes that a copy reads and writes in a microsecond."""
-        return COPIED_BYTES / self.copy(COPIED_BYTES)
+        if self._bandwidth is None:
+            self._bandwidth = COPIED_BYTES / self(copying(COPIED_BYTES))
+        return self._bandwidth
 
     def _times(self, work: Work, repeats: int) -> list[float]:
         pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(repeats)]
